@@ -1,0 +1,184 @@
+import { randomBytes } from 'crypto';
+import type { ConnectionOptions } from 'tls';
+import { Pool, type PoolClient, type QueryResultRow } from 'pg';
+
+import { LedgerError, describeFailure, isTransient, spoilsConnection } from './errors';
+import { installSchema, installedVersion, isOlder, schemaSource, type InstalledVersion } from './schema';
+import { quotedIdentifier, type CompleteSettings } from './settings';
+
+/** A call is sent again after passing failures: at most this often, and not beyond this time. */
+const MAX_TRIES = 4;
+const RETRY_WITHIN_MS = 8_000;
+const FIRST_PAUSE_MS = 100;
+
+/**
+ * One bounded pool and what every statement needs around it: time-outs, errors in plain words, retries of passing
+ * failures, the schema installed before the first statement. Nothing depends on a session: no named statements, no SET.
+ */
+export class LedgerConnection {
+	private readonly pool: Pool;
+	private ready: Promise<void> | null = null;
+
+	constructor(readonly settings: CompleteSettings) {
+		this.pool = new Pool({
+			host: settings.host,
+			port: settings.port,
+			database: settings.database,
+			user: settings.user,
+			// a function: an empty password must not fall back to PGPASSWORD or a file of the n8n process
+			password: () => settings.password,
+			ssl: tlsOptions(settings),
+			max: settings.maxConnections,
+			connectionTimeoutMillis: settings.connectTimeoutSeconds * 1000,
+			idleTimeoutMillis: 30_000,
+			keepAlive: true,
+			allowExitOnIdle: true,
+			application_name: 'n8n-nodes-idempotency',
+		});
+		// an idle connection whose server went away, and one that dies in use, must not crash n8n: the next call
+		// reconnects, the running one gets its error from its own query
+		this.pool.on('error', () => undefined);
+		this.pool.on('connect', (client) => client.on('error', () => undefined));
+	}
+
+	/**
+	 * Runs one statement and sends it again after a passing failure, so it must be safe to repeat: the ledger's functions
+	 * are, by token. Throws `LedgerError`.
+	 */
+	async query<Row extends QueryResultRow>(text: string, values: unknown[]): Promise<Row[]> {
+		return await this.persist(async () => {
+			await this.ensureSchema();
+			return await this.withClient(async (client) => {
+				const query = { text, values, query_timeout: this.settings.queryTimeoutSeconds * 1000 };
+				return (await client.query<Row>(query)).rows;
+			});
+		});
+	}
+
+	/** Reads what is installed, without installing. Throws `LedgerError`. */
+	async readVersion(): Promise<InstalledVersion | null> {
+		return await this.withClient(async (client) => await installedVersion(client, this.settings.schema));
+	}
+
+	/** Installs or upgrades the schema now, whatever the setting says. Throws `LedgerError`. */
+	async install(): Promise<InstalledVersion> {
+		return await this.withClient(async (client) => await installSchema(client, this.settings.schema));
+	}
+
+	/** Makes sure that the schema is there and new enough, installing it where the setting allows. Throws `LedgerError`. */
+	async prepare(): Promise<void> {
+		await this.ensureSchema();
+	}
+
+	/** Claims a work and rolls it back: proof that this role may use the ledger. Throws `LedgerError`. */
+	async tryClaim(): Promise<void> {
+		await this.withClient(async (client) => {
+			await client.query('begin');
+			try {
+				await client.query(
+					`select status from ${quotedIdentifier(this.settings.schema)}.claim_work($1::text, 'credential test', gen_random_uuid(), null, null, '{"kind": "credential test"}')`,
+					[randomBytes(32).toString('hex')],
+				);
+			} finally {
+				await client.query('rollback');
+			}
+		});
+	}
+
+	/** Lends a connection; it is destroyed when the failure leaves its state unknown. Throws `LedgerError`. */
+	async withClient<T>(work: (client: PoolClient) => Promise<T>): Promise<T> {
+		let client: PoolClient;
+		try {
+			client = await this.pool.connect();
+		} catch (error) {
+			throw this.describe(error);
+		}
+		let spoiled = false;
+		try {
+			return await work(client);
+		} catch (error) {
+			const failure = this.describe(error);
+			spoiled = spoilsConnection(failure);
+			throw failure;
+		} finally {
+			client.release(spoiled);
+		}
+	}
+
+	/** Connections open now. */
+	get openConnections(): number {
+		return this.pool.totalCount;
+	}
+
+	/** True while a statement runs or waits. */
+	get inUse(): boolean {
+		return this.pool.totalCount > this.pool.idleCount || this.pool.waitingCount > 0;
+	}
+
+	async close(): Promise<void> {
+		await this.pool.end();
+	}
+
+	private describe(error: unknown): LedgerError {
+		return describeFailure(error, this.settings);
+	}
+
+	private async ensureSchema(): Promise<void> {
+		this.ready ??= this.checkSchema().catch((error: unknown) => {
+			// the next call looks again: a failed look is not an answer
+			this.ready = null;
+			throw error;
+		});
+		await this.ready;
+	}
+
+	private async checkSchema(): Promise<void> {
+		const installed = await this.readVersion();
+		if (!isOlder(installed)) return;
+		if (this.settings.automaticMigration) {
+			await this.install();
+			return;
+		}
+		const { schema, database } = this.settings;
+		if (installed === null) {
+			throw new LedgerError(
+				'schema_missing',
+				`The ledger is not installed in schema "${schema}" of database "${database}", and installing it automatically is off.`,
+				'Have the database administrator install it, or switch on "Install and Upgrade Schema Automatically" in the credential.',
+			);
+		}
+		const source = schemaSource();
+		throw new LedgerError(
+			'schema_outdated',
+			`The ledger in schema "${schema}" is older than this package (contract ${installed.contract}, needed ${source.contract}), and upgrading it automatically is off.`,
+			'Have the database administrator upgrade it, or switch on "Install and Upgrade Schema Automatically" in the credential.',
+		);
+	}
+
+	private async persist<T>(call: () => Promise<T>): Promise<T> {
+		const startedAt = performance.now();
+		for (let tries = 1; ; tries++) {
+			try {
+				return await call();
+			} catch (error) {
+				const failure = this.describe(error);
+				// full jitter between half and the whole pause, so that many executions do not come back as one
+				const pause = FIRST_PAUSE_MS * 3 ** (tries - 1) * (0.5 + Math.random() / 2);
+				const elapsed = performance.now() - startedAt;
+				if (!isTransient(failure) || tries >= MAX_TRIES || elapsed + pause > RETRY_WITHIN_MS) throw failure;
+				await new Promise((resolve) => setTimeout(resolve, pause));
+			}
+		}
+	}
+}
+
+function tlsOptions(settings: CompleteSettings): false | ConnectionOptions {
+	switch (settings.tls) {
+		case 'off':
+			return false;
+		case 'require':
+			return { rejectUnauthorized: false };
+		case 'verify':
+			return { rejectUnauthorized: true, ...(settings.ca === null ? {} : { ca: settings.ca }) };
+	}
+}

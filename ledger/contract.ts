@@ -1,0 +1,181 @@
+/**
+ * The words of the contract as types: what is asked of the ledger and what it answers.
+ * The behaviour behind them lives in `migrations/functions/*.sql`; this file only names it.
+ * Times are UTC ISO text, durations are seconds and say so in their name.
+ */
+
+/** Who asks. Kept on the work and in the decision log; nothing here is part of an identity. */
+export interface Caller {
+	instance?: string;
+	workflow?: string;
+	workflowName?: string;
+	execution?: string;
+	/** The execution that called this one as a sub-workflow. */
+	parentExecution?: string;
+	node?: string;
+	/** n8n's mode: `manual`, `trigger`, `webhook`, `retry`, … */
+	mode?: string;
+	/** A business run (a nightly batch, a scrape). A new run is not new work. */
+	runId?: string;
+}
+
+/** How long finished work is remembered, and therefore when it may be done again. */
+export type ClaimWindow =
+	| { mode: 'forever' }
+	/** Counted from the completion. */
+	| { mode: 'duration'; seconds: number }
+	/** Only running, held and waiting-after-crash work stands in the way; done, failed and dead do not. */
+	| { mode: 'while_running' };
+
+/** What happens to work whose owner vanished: nobody knows whether its effect landed. */
+export type OnLapse = 'run_again' | 'hold';
+
+/** Everything about a claim that is the same for all items of a call. */
+export interface ClaimPolicy {
+	/** Business name of the work; may not contain ":". */
+	kind: string;
+	/** May not contain ":". */
+	version: string;
+	window: ClaimWindow;
+	onLapse: OnLapse;
+	leaseSeconds: number;
+	/** Claims that count, the first included. */
+	maxAttempts: number;
+	backoffBaseSeconds: number;
+	backoffCapSeconds: number;
+	caller: Caller;
+	/** A repeated look while waiting: Busy answers are not written to the decision log again. */
+	poll?: boolean;
+}
+
+export interface ClaimItem {
+	/** sha256, 64 lower-case hex digits. */
+	workId: string;
+	/** The readable key; at most 1,000 code points are kept. */
+	key: string;
+	/** A fresh UUID, made before the statement is sent; sending it again is answered with the first answer. */
+	token: string;
+	/** JSON text kept until the work is done, for a replay. `null`: not kept. */
+	payload?: string | null;
+	/** Digest per field that must not change under the same key. */
+	match?: Record<string, string>;
+}
+
+export type ClaimStatus =
+	| 'claimed'
+	| 'duplicate'
+	| 'in_progress'
+	| 'not_due'
+	| 'mismatch'
+	| 'held'
+	| 'dead';
+
+export type WorkState = 'running' | 'done' | 'failed' | 'dead' | 'held';
+
+export interface ClaimAnswer {
+	workId: string;
+	status: ClaimStatus;
+	/** The state of the work after this answer. */
+	state: WorkState;
+	generation: number;
+	attempt: number;
+	/** Only when claimed. */
+	token: string | null;
+	lockedUntil: string | null;
+	nextAttemptAt: string | null;
+	/** What is known of the attempt before this one; `unknown` means its effect may have landed. */
+	previousOutcome: 'failed' | 'unknown' | null;
+	lastError: string | null;
+	/** The stored result, of a duplicate. */
+	result: unknown;
+	externalRef: string | null;
+	completedAt: string | null;
+	/** Who holds the work, or did it; for a claim after a lapse or failure: who held it before. */
+	owner: (Caller & { claimedAt?: string }) | null;
+	/** A duplicate whose original came from another workflow (or n8n instance). */
+	otherWorkflow: boolean;
+	/** The result of old work was purged; only its reference and hash are left. */
+	resultPurged: boolean;
+	/** This answer settled a lapsed lease by the reference recorded before it. */
+	late: boolean;
+	/** Names of the match fields that differ. */
+	mismatch: string[];
+}
+
+export interface HoldItem {
+	workId: string;
+	/** `null` never matches. */
+	token: string | null;
+}
+
+export interface CompleteItem extends HoldItem {
+	/** Any value; what JSON cannot carry becomes a marker (see `resultText`). `undefined`: no result. */
+	result?: unknown;
+	externalRef?: string | null;
+}
+
+export interface FailItem extends HoldItem {
+	error: string;
+	/** `no`: the effect certainly did not land. `unknown`: it may have. */
+	landed: 'no' | 'unknown';
+	/** Do not try again: dead at once (unless it may have landed and the policy is hold). */
+	permanent?: boolean;
+}
+
+export interface ReferenceItem extends HoldItem {
+	externalRef: string;
+}
+
+export interface ExtendItem extends HoldItem {
+	/** From now; `undefined`: the lease the work was claimed with. */
+	leaseSeconds?: number;
+}
+
+export type HoldStatus =
+	| 'completed'
+	| 'failed'
+	| 'recorded'
+	| 'extended'
+	| 'released'
+	/** The token is the owner's, but the work is past this operation; `reason` says why. */
+	| 'refused'
+	/** Somebody else owns the work now; nothing was written to it, all that was offered is in the decision log. */
+	| 'not_owner';
+
+export interface HoldAnswer {
+	workId: string;
+	status: HoldStatus;
+	/** `null` when the ledger holds no such work (any more). */
+	state: WorkState | null;
+	generation: number | null;
+	attempt: number | null;
+	lockedUntil: string | null;
+	nextAttemptAt: string | null;
+	/** What is stored now. */
+	result: unknown;
+	externalRef: string | null;
+	completedAt: string | null;
+	lastError: string | null;
+	/** Accepted although the lease had lapsed or the work had been settled meanwhile. */
+	late: boolean;
+	/** The same call was answered before; nothing changed. */
+	repeated: boolean;
+	/** What differs from the first completion, which stands: `result`, `external_ref`. */
+	differs: string[];
+	/** Why it was refused, or who owns the work now; `null` otherwise. */
+	reason: string | null;
+	warnings: string[];
+	key: string | null;
+	kind: string | null;
+}
+
+export interface FailedWork {
+	workId: string;
+	kind: string;
+	key: string | null;
+	state: WorkState;
+	attempt: number;
+	nextAttemptAt: string | null;
+	/** The work belonged to a sub-workflow of the failed execution. */
+	child: boolean;
+}

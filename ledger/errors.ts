@@ -1,0 +1,187 @@
+/**
+ * Failures of the ledger in words that say what to do. Nothing here ever carries a password, a query's values or a URL.
+ */
+
+export type LedgerErrorCode =
+	| 'unreachable'
+	| 'timeout'
+	| 'connection_lost'
+	| 'tls'
+	| 'wrong_password'
+	| 'no_database'
+	| 'too_many_connections'
+	| 'starting_up'
+	| 'schema_missing'
+	| 'schema_outdated'
+	| 'cannot_create_schema'
+	| 'no_permission'
+	| 'read_only'
+	| 'busy'
+	| 'bad_input'
+	| 'bad_settings'
+	| 'unknown';
+
+/** Thrown by everything in the ledger. Checked by `name`, not `instanceof`: two copies of the package may be loaded. */
+export class LedgerError extends Error {
+	override readonly name = 'LedgerError';
+
+	constructor(
+		readonly code: LedgerErrorCode,
+		/** What is wrong, in one sentence. */
+		readonly problem: string,
+		/** What to do about it, in one sentence. */
+		readonly cure: string,
+		/** PostgreSQL's SQLSTATE or the socket's error code, where there was one. */
+		readonly sqlState: string | null = null,
+	) {
+		super(`${problem} ${cure}`);
+	}
+}
+
+export function isLedgerError(error: unknown): error is LedgerError {
+	return error instanceof Error && error.name === 'LedgerError';
+}
+
+/** Where a failure happened; only what may be shown. */
+export interface Endpoint {
+	host: string;
+	port: number;
+	database: string;
+	user: string;
+	schema: string;
+}
+
+interface DriverError extends Error {
+	code?: string;
+	hint?: string;
+	errors?: DriverError[];
+}
+
+/** The message node-postgres gives when its own query time-out ends a wait. */
+const DRIVER_TIMEOUT = /query read timeout|timeout exceeded when trying to connect|connection timeout|connection terminated due to connection timeout/i;
+
+const TLS_CODES = new Set([
+	'SELF_SIGNED_CERT_IN_CHAIN',
+	'DEPTH_ZERO_SELF_SIGNED_CERT',
+	'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+	'UNABLE_TO_GET_ISSUER_CERT',
+	'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
+	'CERT_HAS_EXPIRED',
+	'ERR_TLS_CERT_ALTNAME_INVALID',
+	'CERT_SIGNATURE_FAILURE',
+]);
+
+const SOCKET_CODES = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EHOSTUNREACH', 'ENETUNREACH', 'EAI_AGAIN', 'EHOSTDOWN']);
+const LOST_CODES = new Set(['ECONNRESET', 'EPIPE', 'ETIMEDOUT', '57P01', '57P02']);
+
+/**
+ * Passing failures that the same call, sent again, may survive: PostgreSQL's class 08, 53300, 57P01–57P03, 40001, 40P01,
+ * and a lost or refused connection. Every call of the ledger carries a token, so sending it again is safe.
+ */
+export function isTransient(error: LedgerError): boolean {
+	return (
+		error.code === 'unreachable' ||
+		error.code === 'connection_lost' ||
+		error.code === 'too_many_connections' ||
+		error.code === 'starting_up' ||
+		error.sqlState === '40001' ||
+		error.sqlState === '40P01'
+	);
+}
+
+/** Whether the connection must be thrown away: its state is unknown, or it is gone. */
+export function spoilsConnection(error: LedgerError): boolean {
+	return ['timeout', 'connection_lost', 'unreachable', 'starting_up'].includes(error.code);
+}
+
+/** Translates what the driver threw. Never throws; keeps PostgreSQL's own words where they help. */
+export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
+	if (isLedgerError(thrown)) return thrown;
+	const raw = thrown as DriverError;
+	// several addresses for one name: Node wraps their failures
+	const error = Array.isArray(raw?.errors) && raw.errors.length > 0 ? raw.errors[0] : raw;
+	const code = error?.code ?? raw?.code ?? null;
+	const words = String(error?.message ?? error ?? 'no message').split('\n')[0].slice(0, 500);
+	const server = `${at.host}:${at.port}`;
+	const say = (kind: LedgerErrorCode, problem: string, cure: string) => new LedgerError(kind, problem, cure, code);
+
+	if (code !== null && SOCKET_CODES.has(code)) {
+		return say(
+			'unreachable',
+			`The ledger's PostgreSQL at ${server} cannot be reached (${code}).`,
+			'Check host and port in the credential, that the server runs, and that a firewall lets n8n through.',
+		);
+	}
+	if (DRIVER_TIMEOUT.test(words) || code === '57014') {
+		return say(
+			'timeout',
+			`The ledger's PostgreSQL at ${server} did not answer in time.`,
+			'Check the load and the network of the server, or raise the time-outs in the credential.',
+		);
+	}
+	if ((code !== null && TLS_CODES.has(code)) || /self.signed certificate|unable to verify|certificate/i.test(words)) {
+		return say(
+			'tls',
+			`The certificate of ${server} was not accepted (${words}).`,
+			'In the credential set TLS to "Verify" and paste the certificate of the authority that signed it, or set TLS to "Require" to encrypt without checking it.',
+		);
+	}
+	if (/does not support SSL/i.test(words)) {
+		return say('tls', `${server} does not offer TLS.`, 'Set TLS to "Off" in the credential, or switch TLS on at the server.');
+	}
+	if (code === '28000' && /no encryption|SSL off/i.test(words)) {
+		return say('tls', `${server} accepts only encrypted connections.`, 'Set TLS to "Require" or "Verify" in the credential.');
+	}
+	if (code === '28P01' || code === '28000' || /SASL|password must be a string/i.test(words)) {
+		return say(
+			'wrong_password',
+			`PostgreSQL at ${server} refused user "${at.user}" (wrong user name or password, or no entry in pg_hba.conf).`,
+			'Check user and password in the credential.',
+		);
+	}
+	switch (code) {
+		case '3D000':
+			return say('no_database', `There is no database "${at.database}" at ${server}.`, 'Check the database name in the credential, or create it.');
+		case '53300':
+			return say(
+				'too_many_connections',
+				`PostgreSQL at ${server} has no free connection left.`,
+				'Lower "Maximum Connections" in the credential, raise max_connections at the server, or put PgBouncer in front.',
+			);
+		case '57P03':
+			return say('starting_up', `PostgreSQL at ${server} is starting up or shutting down.`, 'Try again in a moment.');
+		case '3F000':
+		case '42P01':
+		case '42883':
+		case '42704':
+			return say(
+				'schema_missing',
+				`The ledger's tables or functions are missing in schema "${at.schema}" of database "${at.database}" (${words}).`,
+				'Switch on "Install and Upgrade Schema Automatically" in the credential, or have the database administrator install the schema.',
+			);
+		case '42501':
+			return say(
+				'no_permission',
+				`User "${at.user}" lacks a right in schema "${at.schema}" (${words}).`,
+				'Grant usage on the schema and execute on its functions, or use the role that installed it.',
+			);
+		case '25006':
+			return say(
+				'read_only',
+				`PostgreSQL at ${server} only allows reading here (a standby, or a read-only role).`,
+				'Connect to the primary server with a role that may write.',
+			);
+		case '55P03':
+			return say('busy', 'Another transaction holds this work for more than 10 seconds.', 'Try again; if it stays, look for an open transaction in pg_stat_activity.');
+		case '40001':
+		case '40P01':
+			return say('busy', `PostgreSQL gave this statement up because of others at the same moment (${code}).`, 'Try again.');
+	}
+	if ((code !== null && (LOST_CODES.has(code) || code.startsWith('08'))) || /connection terminated|connection ended|client has encountered a connection error|not queryable/i.test(words)) {
+		return say('connection_lost', `The connection to PostgreSQL at ${server} was lost.`, 'Try again; if it stays, check the server and the network between.');
+	}
+	if (code !== null && (code.startsWith('22') || code.startsWith('23'))) {
+		return say('bad_input', `PostgreSQL refused a value: ${words}.`, error.hint ?? 'Check the value that is named.');
+	}
+	return say('unknown', `PostgreSQL at ${server} answered: ${words}.`, 'Look up the message in the documentation of PostgreSQL.');
+}

@@ -1,0 +1,118 @@
+import { hasControls, IdentityRefusal, fieldWords, shown, visibleControls } from './refusal';
+
+/** PostgreSQL keeps the key beside the hash; so much of it (in code points) is kept. */
+export const READABLE_CODE_POINTS = 1000;
+
+/**
+ * What a mistake upstream looks like once it has become text. Hashing one of them would give all
+ * items with that mistake one identity, and all but the first would get a stranger's result.
+ */
+const MISTAKES: ReadonlySet<string> = new Set([
+	'undefined',
+	'null',
+	'[object Object]',
+	'NaN',
+	'Infinity',
+	'-Infinity',
+	'Invalid Date',
+	'Invalid DateTime',
+]);
+
+const GLUED_MISTAKES: ReadonlySet<string> = new Set(['undefined', 'null', 'NaN']);
+
+export function isMistake(text: string): boolean {
+	return MISTAKES.has(text);
+}
+
+/**
+ * Text as every identity reads it: trimmed (ECMAScript white space: Unicode White_Space without
+ * U+0085, with U+FEFF), then Unicode NFC. Not NFKC, which would join `①` and `1`.
+ *
+ * @throws IdentityRefusal `lone_surrogate`: UTF-8 has no bytes for it, and what libraries put there
+ * instead would give different texts one hash.
+ */
+export function cleanText(text: string, field: string | null, collapseWhiteSpace = false): string {
+	if (!isWellFormed(text)) {
+		throw new IdentityRefusal(
+			'lone_surrogate',
+			field,
+			`${fieldWords(field, 'The text')} holds half of an emoji or other symbol (cut text): ` +
+				`${shown(text)}.`,
+			'Cut texts by whole characters before this node, or choose another field.',
+		);
+	}
+	const clean = text.trim().normalize('NFC');
+	return collapseWhiteSpace ? clean.replace(/\s+/g, ' ') : clean;
+}
+
+/** @throws IdentityRefusal `empty` or `bad_text` for a clean text that says nothing. */
+export function refuseEmptyText(text: string, field: string, glued: boolean): void {
+	if (text === '') {
+		throw new IdentityRefusal(
+			'empty',
+			field,
+			`${fieldWords(field)} is empty.`,
+			'Fill it before this node, or choose a field that every item has.',
+		);
+	}
+	if (isMistake(text)) {
+		throw new IdentityRefusal(
+			'bad_text',
+			field,
+			`${fieldWords(field)} is the text ${shown(text)}, which means that the value was lost.`,
+			'Look at the node that makes this value, or choose a field that every item has.',
+		);
+	}
+	if (!glued) return;
+	const lost = gluedMistake(text);
+	if (lost !== null) {
+		throw new IdentityRefusal(
+			'bad_text',
+			field,
+			`${fieldWords(field)} holds "${lost}" where a value was meant: ${shown(text)}.`,
+			'Check the expression: one of the fields it puts together is missing in this item.',
+		);
+	}
+}
+
+/** The lost value inside a text put together by an expression (`inv-undefined`), or `null`. */
+function gluedMistake(text: string): string | null {
+	for (const whole of ['[object Object]', 'Invalid Date']) {
+		if (text.includes(whole)) return whole;
+	}
+	// Most keys hold none of them: look before splitting.
+	if (!/undefined|null|NaN/.test(text)) return null;
+	return text.split(/[^\p{L}\p{N}]+/u).find((piece) => GLUED_MISTAKES.has(piece)) ?? null;
+}
+
+/** A finite number as plain decimal text, never with an exponent; -0 is "0". */
+export function plainDecimal(value: number): string {
+	const text = String(value); // -0 prints as "0"
+	const mark = text.indexOf('e');
+	if (mark === -1) return text;
+	const sign = text.startsWith('-') ? '-' : '';
+	const [whole, fraction = ''] = text.slice(sign.length, mark).split('.');
+	const exponent = Number(text.slice(mark + 1));
+	const digits = whole + fraction;
+	const point = whole.length + exponent;
+	if (point <= 0) return `${sign}0.${'0'.repeat(-point)}${digits}`;
+	if (point >= digits.length) return `${sign}${digits}${'0'.repeat(point - digits.length)}`;
+	return `${sign}${digits.slice(0, point)}.${digits.slice(point)}`;
+}
+
+/** The first 1,000 code points, control characters visible: PostgreSQL text refuses NUL. */
+export function readable(text: string): string {
+	let start = text;
+	if (text.length > READABLE_CODE_POINTS) {
+		// At most two UTF-16 units each, so that a key of 5 MB is not spread out as a whole.
+		start = Array.from(text.slice(0, 2 * READABLE_CODE_POINTS))
+			.slice(0, READABLE_CODE_POINTS)
+			.join('');
+	}
+	return hasControls(start) ? visibleControls(start) : start;
+}
+
+export function isWellFormed(text: string): boolean {
+	// In Node.js since version 20; TypeScript's ES2022 library does not know it yet.
+	return (text as unknown as { isWellFormed(): boolean }).isWellFormed();
+}

@@ -1,0 +1,452 @@
+import type {
+	Caller,
+	ClaimAnswer,
+	ClaimItem,
+	ClaimPolicy,
+	CompleteItem,
+	ExtendItem,
+	FailItem,
+	FailedWork,
+	HoldAnswer,
+	HoldItem,
+	ReferenceItem,
+} from './contract';
+import type { LedgerConnection } from './connection';
+import { LedgerError } from './errors';
+import { isStorableText, readableText, resultText } from './json-text';
+import { quotedIdentifier } from './settings';
+
+/** A statement carries at most this many works and about this much text. */
+const MAX_CHUNK_ITEMS = 5_000;
+const MAX_CHUNK_CHARACTERS = 16 * 1024 * 1024;
+const MAX_ERROR_LENGTH = 4_000;
+const MAX_REFERENCE_LENGTH = 2_000;
+
+/** Polls while waiting for another owner's result. */
+const FIRST_POLL_MS = 150;
+const LAST_POLL_MS = 1_000;
+
+export interface WaitOptions {
+	/** Seconds; 0 does not wait. */
+	seconds: number;
+	/** Stops the wait (a cancelled execution). */
+	signal?: AbortSignal;
+}
+
+/** A claim of this execution that is still open. */
+export interface OpenClaim {
+	workId: string;
+	token: string;
+	kind: string;
+	key: string | null;
+	lockedUntil: string;
+}
+
+/**
+ * The works of one ledger: a typed client of the SQL functions, where the contract lives. Every method answers item by
+ * item in the order given, and throws `LedgerError` only for failures of the whole call: bad options, PostgreSQL out of
+ * reach. Repeating a call with the same tokens is always safe.
+ */
+export class Works {
+	private readonly schema: string;
+
+	constructor(private readonly connection: LedgerConnection) {
+		this.schema = quotedIdentifier(connection.settings.schema);
+	}
+
+	/**
+	 * Claims any number of works, one round trip per 5,000. When a later chunk is lost, what was claimed before is
+	 * released again (or its lease ends): a throw never strands a claim.
+	 */
+	async claim(items: ClaimItem[], policy: ClaimPolicy): Promise<ClaimAnswer[]> {
+		const options = claimOptions(policy);
+		const answers: ClaimAnswer[] = [];
+		const sent: ClaimItem[] = [];
+		try {
+			for (const chunk of chunks(items, (item) => item.payload?.length ?? 0)) {
+				sent.push(...chunk);
+				answers.push(...(await this.claimChunk(chunk, options)));
+			}
+		} catch (error) {
+			const answered = new Set(answers.filter((a) => a.status === 'claimed').map((a) => a.token));
+			// the chunk that failed may have been committed although its answer was lost
+			const mayBeClaimed = sent.filter((item, i) => i >= answers.length || answered.has(item.token));
+			await this.release(mayBeClaimed, policy.caller).catch(() => undefined);
+			throw error;
+		}
+		return answers;
+	}
+
+	/**
+	 * Claims, and waits for the result of works that run elsewhere: in short polls, no connection held between. Ends for a
+	 * work when it is no longer running under a live lease; then the whole contract applies anew, and it may be claimed.
+	 * Never waits for a work held by this execution or by the one that called it: that would wait for itself.
+	 */
+	async claimAndWait(items: ClaimItem[], policy: ClaimPolicy, wait: WaitOptions): Promise<ClaimAnswer[]> {
+		const answers = await this.claim(items, policy);
+		const deadline = performance.now() + wait.seconds * 1000;
+		let pause = FIRST_POLL_MS;
+		for (;;) {
+			const waiting = answers.flatMap((answer, i) =>
+				answer.status === 'in_progress' && !isHeldByCaller(answer, policy.caller) ? [i] : [],
+			);
+			const left = deadline - performance.now();
+			if (waiting.length === 0 || left <= 0 || wait.signal?.aborted === true) return answers;
+			await new Promise((resolve) => setTimeout(resolve, Math.min(pause, left)));
+			pause = Math.min(pause * 1.5, LAST_POLL_MS);
+			let polled: ClaimAnswer[];
+			try {
+				polled = await this.claim(waiting.map((i) => items[i]), { ...policy, poll: true });
+			} catch (error) {
+				// what this call claimed before the wait must not be stranded by a failure in it
+				const claimed = answers.flatMap((answer, i) => (answer.status === 'claimed' ? [items[i]] : []));
+				await this.release(claimed, policy.caller).catch(() => undefined);
+				throw error;
+			}
+			waiting.forEach((i, k) => {
+				answers[i] = polled[k];
+			});
+		}
+	}
+
+	async complete(items: CompleteItem[], caller: Caller): Promise<HoldAnswer[]> {
+		const options = holdOptions(caller);
+		const prepared = items.map((item) => {
+			const { text, warnings } = resultText(item.result);
+			return { ...item, text, warnings, externalRef: checkedReference(item.externalRef ?? null) };
+		});
+		const answers: HoldAnswer[] = [];
+		for (const chunk of chunks(prepared, (item) => item.text?.length ?? 0)) {
+			const rows =
+				chunk.length === 1
+					? await this.connection.query<HoldRow>(
+							`select ${HOLD_COLUMNS} from ${this.schema}.complete_work($1::text, $2::uuid, $3::json, $4::text, $5::jsonb)`,
+							[chunk[0].workId, chunk[0].token, chunk[0].text, chunk[0].externalRef, options],
+						)
+					: await this.connection.query<HoldRow>(
+							`select ${HOLD_COLUMNS} from ${this.schema}.complete_works($1::text[], $2::uuid[], $3::json[], $4::text[], $5::jsonb)`,
+							[column(chunk, 'workId'), column(chunk, 'token'), column(chunk, 'text'), column(chunk, 'externalRef'), options],
+						);
+			holdAnswers(rows, chunk.length).forEach((answer, i) => {
+				answers.push({ ...answer, warnings: chunk[i].warnings });
+			});
+		}
+		return answers;
+	}
+
+	async fail(items: FailItem[], caller: Caller): Promise<HoldAnswer[]> {
+		return await this.hold(
+			items,
+			caller,
+			'fail_works($1::text[], $2::uuid[], $3::text[], $4::text[], $5::boolean[], $6::jsonb)',
+			(chunk) => [
+				chunk.map((item) => readableText(item.error, MAX_ERROR_LENGTH)),
+				column(chunk, 'landed'),
+				chunk.map((item) => item.permanent ?? false),
+			],
+		);
+	}
+
+	/** Records what the effect is called at the target, the moment it has landed. Throws for an empty reference. */
+	async recordReference(items: ReferenceItem[], caller: Caller): Promise<HoldAnswer[]> {
+		return await this.hold(
+			items,
+			caller,
+			'record_references($1::text[], $2::uuid[], $3::text[], $4::jsonb)',
+			(chunk) => [chunk.map((item) => checkedReference(item.externalRef))],
+		);
+	}
+
+	async extend(items: ExtendItem[], caller: Caller): Promise<HoldAnswer[]> {
+		return await this.hold(
+			items,
+			caller,
+			'extend_leases($1::text[], $2::uuid[], $3::double precision[], $4::jsonb)',
+			(chunk) => [chunk.map((item) => item.leaseSeconds ?? null)],
+		);
+	}
+
+	/** Undoes claims, as if they had never been made. */
+	async release(items: HoldItem[], caller: Caller): Promise<HoldAnswer[]> {
+		return await this.hold(items, caller, 'release_works($1::text[], $2::uuid[], $3::jsonb)', () => []);
+	}
+
+	/**
+	 * Settles the running works of executions that are over ("may have landed"), those of their sub-workflows one level
+	 * down included. Repeating it settles nothing more.
+	 */
+	async failExecution(
+		instance: string | null,
+		executions: string[],
+		error: string,
+		caller: Caller,
+	): Promise<FailedWork[]> {
+		const rows = await this.connection.query<{
+			work_id: string;
+			kind: string;
+			key: string | null;
+			state: FailedWork['state'];
+			attempt: number;
+			next_attempt_at: string | null;
+			child: boolean;
+		}>(
+			`select work_id, kind, key, state, attempt, to_json(next_attempt_at) as next_attempt_at, child
+			from ${this.schema}.fail_execution($1::text, $2::text[], $3::text, $4::jsonb)`,
+			[instance, executions, readableText(error, MAX_ERROR_LENGTH), holdOptions(caller)],
+		);
+		return rows.map((row) => ({
+			workId: row.work_id,
+			kind: row.kind,
+			key: row.key,
+			state: row.state,
+			attempt: row.attempt,
+			nextAttemptAt: utc(row.next_attempt_at),
+			child: row.child,
+		}));
+	}
+
+	/** The running works an execution holds, oldest first; at most `limit`. */
+	async openClaims(instance: string | null, execution: string, limit: number): Promise<OpenClaim[]> {
+		const rows = await this.connection.query<{
+			work_id: string;
+			token: string;
+			kind: string;
+			key: string | null;
+			locked_until: string;
+		}>(
+			`select work_id, token, kind, key, to_json(locked_until) as locked_until
+			from ${this.schema}.open_claims($1::text, $2::text, $3::integer)`,
+			[instance, execution, limit],
+		);
+		return rows.map((row) => ({
+			workId: row.work_id,
+			token: row.token,
+			kind: row.kind,
+			key: row.key,
+			lockedUntil: utc(row.locked_until) as string,
+		}));
+	}
+
+	private async claimChunk(items: ClaimItem[], options: string): Promise<ClaimAnswer[]> {
+		const details = items.map(claimDetail);
+		const keys = items.map((item) => readableText(item.key, 4_000));
+		const rows =
+			items.length === 1
+				? await this.connection.query<ClaimRow>(
+						`select ${CLAIM_COLUMNS} from ${this.schema}.claim_work($1::text, $2::text, $3::uuid, $4::json, $5::jsonb, $6::jsonb)`,
+						[items[0].workId, keys[0], items[0].token, items[0].payload ?? null, details[0], options],
+					)
+				: await this.connection.query<ClaimRow>(
+						`select ${CLAIM_COLUMNS} from ${this.schema}.claim_works($1::text[], $2::text[], $3::uuid[], $4::json[], $5::jsonb[], $6::jsonb)`,
+						[column(items, 'workId'), keys, column(items, 'token'), items.map((item) => item.payload ?? null), details, options],
+					);
+		return inOrder(rows, items.length).map(claimAnswer);
+	}
+
+	private async hold<Item extends HoldItem>(
+		items: Item[],
+		caller: Caller,
+		call: string,
+		columns: (chunk: Item[]) => unknown[][],
+	): Promise<HoldAnswer[]> {
+		const answers: HoldAnswer[] = [];
+		for (const chunk of chunks(items, () => 0)) {
+			const rows = await this.connection.query<HoldRow>(`select ${HOLD_COLUMNS} from ${this.schema}.${call}`, [
+				column(chunk, 'workId'),
+				column(chunk, 'token'),
+				...columns(chunk),
+				holdOptions(caller),
+			]);
+			answers.push(...holdAnswers(rows, chunk.length));
+		}
+		return answers;
+	}
+}
+
+interface ClaimRow {
+	ord: number;
+	work_id: string;
+	status: ClaimAnswer['status'];
+	state: ClaimAnswer['state'];
+	generation: number;
+	attempt: number;
+	token: string | null;
+	locked_until: string | null;
+	next_attempt_at: string | null;
+	previous_outcome: ClaimAnswer['previousOutcome'];
+	last_error: string | null;
+	result: unknown;
+	external_ref: string | null;
+	completed_at: string | null;
+	owner: ClaimAnswer['owner'];
+	more: {
+		otherWorkflow?: boolean;
+		resultPurged?: boolean;
+		late?: boolean;
+		mismatch?: string[];
+	};
+}
+
+// to_json writes times in ISO whatever the session's date style is
+const CLAIM_COLUMNS = `ord, work_id, status, state, generation, attempt, token, to_json(locked_until) as locked_until,
+	to_json(next_attempt_at) as next_attempt_at, previous_outcome, last_error, result, external_ref,
+	to_json(completed_at) as completed_at, owner, more`;
+
+function claimAnswer(row: ClaimRow): ClaimAnswer {
+	return {
+		workId: row.work_id,
+		status: row.status,
+		state: row.state,
+		generation: row.generation,
+		attempt: row.attempt,
+		token: row.token,
+		lockedUntil: utc(row.locked_until),
+		nextAttemptAt: utc(row.next_attempt_at),
+		previousOutcome: row.previous_outcome,
+		lastError: row.last_error,
+		result: row.result,
+		externalRef: row.external_ref,
+		completedAt: utc(row.completed_at),
+		owner: row.owner,
+		otherWorkflow: row.more.otherWorkflow ?? false,
+		resultPurged: row.more.resultPurged ?? false,
+		late: row.more.late ?? false,
+		mismatch: row.more.mismatch ?? [],
+	};
+}
+
+interface HoldRow {
+	ord: number;
+	work_id: string;
+	status: HoldAnswer['status'];
+	state: HoldAnswer['state'];
+	generation: number | null;
+	attempt: number | null;
+	locked_until: string | null;
+	next_attempt_at: string | null;
+	result: unknown;
+	external_ref: string | null;
+	completed_at: string | null;
+	last_error: string | null;
+	more: { late?: boolean; repeated?: boolean; differs?: string[]; reason?: string; key?: string; kind?: string };
+}
+
+const HOLD_COLUMNS = `ord, work_id, status, state, generation, attempt, to_json(locked_until) as locked_until,
+	to_json(next_attempt_at) as next_attempt_at, result, external_ref, to_json(completed_at) as completed_at,
+	last_error, more`;
+
+function holdAnswers(rows: HoldRow[], expected: number): HoldAnswer[] {
+	return inOrder(rows, expected).map((row) => ({
+		workId: row.work_id,
+		status: row.status,
+		state: row.state,
+		generation: row.generation,
+		attempt: row.attempt,
+		lockedUntil: utc(row.locked_until),
+		nextAttemptAt: utc(row.next_attempt_at),
+		result: row.result,
+		externalRef: row.external_ref,
+		completedAt: utc(row.completed_at),
+		lastError: row.last_error,
+		late: row.more.late ?? false,
+		repeated: row.more.repeated ?? false,
+		differs: row.more.differs ?? [],
+		reason: row.more.reason ?? null,
+		warnings: [],
+		key: row.more.key ?? null,
+		kind: row.more.kind ?? null,
+	}));
+}
+
+/** Fails closed: an answer that is missing must not be taken for a claim. */
+function inOrder<Row extends { ord: number }>(rows: Row[], expected: number): Row[] {
+	if (rows.length !== expected) {
+		throw new LedgerError(
+			'unknown',
+			`The ledger answered ${rows.length} of ${expected} works.`,
+			'Check that the functions in the schema are this package\'s own.',
+		);
+	}
+	return rows.sort((a, b) => a.ord - b.ord);
+}
+
+function claimOptions(policy: ClaimPolicy): string {
+	return JSON.stringify({
+		kind: policy.kind,
+		version: policy.version,
+		window: policy.window,
+		on_lapse: policy.onLapse,
+		lease_s: policy.leaseSeconds,
+		max_attempts: policy.maxAttempts,
+		backoff_base_s: policy.backoffBaseSeconds,
+		backoff_cap_s: policy.backoffCapSeconds,
+		caller: callerFields(policy.caller),
+		poll: policy.poll,
+	});
+}
+
+function holdOptions(caller: Caller): string {
+	return JSON.stringify({ caller: callerFields(caller) });
+}
+
+function callerFields(caller: Caller): Record<string, string> {
+	const fields: Array<[string, string | undefined]> = [
+		['instance', caller.instance],
+		['workflow', caller.workflow],
+		['workflow_name', caller.workflowName],
+		['execution', caller.execution],
+		['parent_execution', caller.parentExecution],
+		['node', caller.node],
+		['mode', caller.mode],
+		['run_id', caller.runId],
+	];
+	return Object.fromEntries(
+		fields.flatMap(([name, value]) => (value === undefined || value === '' ? [] : [[name, readableText(value, 500)]])),
+	);
+}
+
+function claimDetail(item: ClaimItem): string | null {
+	return item.match === undefined || Object.keys(item.match).length === 0 ? null : JSON.stringify({ match: item.match });
+}
+
+/** A reference is compared and sent on, so it is kept byte-equal or refused. */
+function checkedReference(reference: string | null): string | null {
+	if (reference === null) return null;
+	if (!isStorableText(reference)) {
+		throw new LedgerError('bad_input', 'externalRef holds a NUL character or half an emoji.', 'Use the identifier as the target system writes it.');
+	}
+	if (reference.length > MAX_REFERENCE_LENGTH) {
+		throw new LedgerError('bad_input', `externalRef is longer than ${MAX_REFERENCE_LENGTH} characters.`, 'Use the identifier, not the whole answer.');
+	}
+	return reference;
+}
+
+function isHeldByCaller(answer: ClaimAnswer, caller: Caller): boolean {
+	const holder = answer.owner?.execution;
+	if (holder === undefined || answer.owner?.instance !== caller.instance) return false;
+	return holder === caller.execution || holder === caller.parentExecution;
+}
+
+function* chunks<Item>(items: Item[], characters: (item: Item) => number): Generator<Item[]> {
+	let chunk: Item[] = [];
+	let size = 0;
+	for (const item of items) {
+		const length = characters(item);
+		if (chunk.length > 0 && (chunk.length >= MAX_CHUNK_ITEMS || size + length > MAX_CHUNK_CHARACTERS)) {
+			yield chunk;
+			chunk = [];
+			size = 0;
+		}
+		chunk.push(item);
+		size += length;
+	}
+	if (chunk.length > 0) yield chunk;
+}
+
+function column<Item, Name extends keyof Item>(items: Item[], name: Name): Array<Item[Name]> {
+	return items.map((item) => item[name]);
+}
+
+function utc(time: string | null): string | null {
+	return time === null ? null : new Date(time).toISOString();
+}

@@ -1,0 +1,267 @@
+'use strict';
+
+/**
+ * A real n8n as a process: its own user folder, its own database in the embedded PostgreSQL, its
+ * own process group, this package installed in it, and killed as a crash would when a test asks.
+ */
+
+const { spawn, execFileSync } = require('node:child_process');
+const crypto = require('node:crypto');
+const fs = require('node:fs');
+const path = require('node:path');
+const { setTimeout: delay } = require('node:timers/promises');
+
+const { N8nClient } = require('./client');
+const { freePort } = require('./ports');
+
+const OWNER_EMAIL = 'owner@example.com';
+const READY = 'Editor is now accessible';
+
+/** No internet, no telemetry, no dialogs. */
+const QUIET = {
+	N8N_DIAGNOSTICS_ENABLED: 'false',
+	N8N_VERSION_NOTIFICATIONS_ENABLED: 'false',
+	N8N_VERSION_NOTIFICATIONS_WHATS_NEW_ENABLED: 'false',
+	N8N_TEMPLATES_ENABLED: 'false',
+	N8N_DYNAMIC_BANNERS_ENABLED: 'false',
+	N8N_PERSONALIZATION_ENABLED: 'false',
+	N8N_HIRING_BANNER_ENABLED: 'false',
+	N8N_LICENSE_AUTO_RENEW_ENABLED: 'false',
+	N8N_VERIFIED_PACKAGES_ENABLED: 'false',
+	N8N_DISABLED_MODULES: 'mcp-registry',
+	N8N_SECURE_COOKIE: 'false',
+	N8N_LISTEN_ADDRESS: '127.0.0.1',
+};
+
+/**
+ * @typedef {object} InstanceSettings
+ * @property {import('./runtime').Runtime} runtime
+ * @property {string} folder n8n's user folder; kept between starts.
+ * @property {number} port
+ * @property {{ host: string, port: number, user: string, password: string, database: string }} postgres
+ *   n8n's own database, which has to exist.
+ * @property {Record<string, string>} [env]
+ */
+
+/**
+ * @param {number} group
+ * @returns {boolean} Whether a process of the group still runs.
+ */
+function groupLives(group) {
+	try {
+		process.kill(-group, 0);
+		return true;
+	} catch (error) {
+		// EPERM: the id went to somebody else's processes meanwhile; ours are gone.
+		if (/** @type {NodeJS.ErrnoException} */ (error).code === 'EPERM') return false;
+		return false;
+	}
+}
+
+class N8nInstance {
+	/** @param {InstanceSettings} settings */
+	constructor(settings) {
+		this.settings = settings;
+		this.logFile = path.join(settings.folder, 'n8n.log');
+		/** @type {import('node:child_process').ChildProcess | null} */
+		this.child = null;
+		fs.mkdirSync(settings.folder, { recursive: true, mode: 0o700 });
+		/** Speaks to it as its owner. */
+		this.client = new N8nClient({
+			baseUrl: `http://127.0.0.1:${settings.port}`,
+			email: OWNER_EMAIL,
+			password: this.#ownerPassword(),
+		});
+	}
+
+	/** Made once per user folder, so that the login stays the same and is nowhere in the code. */
+	#ownerPassword() {
+		const file = path.join(this.settings.folder, 'owner-password');
+		if (!fs.existsSync(file)) {
+			// n8n asks for a digit and a capital letter.
+			const password = `N8n-${crypto.randomBytes(9).toString('base64url')}`;
+			fs.writeFileSync(file, `${password}\n`, { mode: 0o600 });
+		}
+		return fs.readFileSync(file, 'utf8').trim();
+	}
+
+	/** @returns {Promise<NodeJS.ProcessEnv>} */
+	async #environment() {
+		const { runtime, postgres, folder, port, env } = this.settings;
+		const own = { ...process.env };
+		// What the user set for an n8n of their own (or for npm) must not reach this one.
+		for (const name of Object.keys(own)) {
+			if (/^(N8N_|DB_|EXECUTIONS_|QUEUE_|WEBHOOK_|GENERIC_|CREDENTIALS_|npm_)/i.test(name)) {
+				delete own[name];
+			}
+		}
+		for (const name of ['NODE_OPTIONS', 'NODE_PATH', 'NODE_ENV', 'INIT_CWD', 'JEST_WORKER_ID']) {
+			delete own[name];
+		}
+		const bcrypt = require(path.join(runtime.n8nFolder, 'node_modules', 'bcryptjs'));
+		return {
+			...own,
+			...QUIET,
+			PATH: `${path.dirname(runtime.node)}${path.delimiter}${process.env.PATH ?? ''}`,
+			// Local calls must not take a proxy's detour.
+			NO_PROXY: '127.0.0.1,localhost',
+			no_proxy: '127.0.0.1,localhost',
+			N8N_USER_FOLDER: folder,
+			N8N_HOST: '127.0.0.1',
+			N8N_PORT: String(port),
+			N8N_RUNNERS_BROKER_PORT: String(await freePort()),
+			N8N_UNVERIFIED_PACKAGES_ENABLED: 'true',
+			N8N_INSTANCE_OWNER_MANAGED_BY_ENV: 'true',
+			N8N_INSTANCE_OWNER_EMAIL: this.client.email,
+			N8N_INSTANCE_OWNER_FIRST_NAME: 'Local',
+			N8N_INSTANCE_OWNER_LAST_NAME: 'Owner',
+			N8N_INSTANCE_OWNER_PASSWORD_HASH: await bcrypt.hash(this.client.password, 10),
+			DB_TYPE: 'postgresdb',
+			DB_POSTGRESDB_HOST: postgres.host,
+			DB_POSTGRESDB_PORT: String(postgres.port),
+			DB_POSTGRESDB_USER: postgres.user,
+			DB_POSTGRESDB_PASSWORD: postgres.password,
+			DB_POSTGRESDB_DATABASE: postgres.database,
+			...env,
+		};
+	}
+
+	/**
+	 * Starts n8n and waits until its editor and webhooks answer.
+	 *
+	 * @param {(line: string) => void} [report] Is called every 10 s with what it waits for.
+	 * @throws {Error} With the end of n8n's log, when it ends before or takes over 5 minutes.
+	 */
+	async start(report = () => {}) {
+		if (this.child !== null) throw new Error('this n8n runs already');
+		const { runtime, folder } = this.settings;
+		const from = fs.existsSync(this.logFile) ? fs.statSync(this.logFile).size : 0;
+		const log = fs.openSync(this.logFile, 'a');
+		const n8n = path.join(runtime.n8nFolder, 'node_modules', 'n8n', 'bin', 'n8n');
+		const keeper = path.join(__dirname, 'keeper.js');
+		const child = spawn(process.execPath, [keeper, runtime.node, n8n, 'start'], {
+			cwd: folder,
+			env: await this.#environment(),
+			detached: true,
+			stdio: ['pipe', log, log],
+		});
+		fs.closeSync(log);
+		this.child = child;
+		let ended = false;
+		child.once('error', () => (ended = true));
+		child.once('exit', () => {
+			ended = true;
+			if (this.child === child) this.child = null;
+		});
+		const since = Date.now();
+		let said = since;
+		for (;;) {
+			const written = fs.readFileSync(this.logFile).subarray(from).toString('utf8');
+			if (written.includes(READY)) return;
+			if (ended || Date.now() - since > 300_000) {
+				await this.kill();
+				const tail = written.trim().split('\n').slice(-25).join('\n');
+				throw new Error(`n8n ${ended ? 'ended' : 'was not ready in 5 minutes'}:\n${tail}`);
+			}
+			if (Date.now() - said > 10_000) {
+				said = Date.now();
+				report(`waiting for n8n, ${Math.round((said - since) / 1000)} s`);
+			}
+			await delay(100);
+		}
+	}
+
+	/** @param {NodeJS.Signals} signal @param {number} patienceMs */
+	async #end(signal, patienceMs) {
+		const child = this.child;
+		if (child === null || child.pid === undefined) return;
+		const group = child.pid;
+		const send = (/** @type {NodeJS.Signals} */ what) => {
+			try {
+				process.kill(-group, what);
+			} catch {
+				// Nobody of the group is left.
+			}
+		};
+		send(signal);
+		const since = Date.now();
+		while (groupLives(group) && Date.now() - since < patienceMs) await delay(50);
+		if (groupLives(group)) send('SIGKILL');
+		while (groupLives(group) && Date.now() - since < patienceMs + 10_000) await delay(50);
+		this.child = null;
+	}
+
+	/** Asks n8n to end, and its whole process group after 20 s; nothing else is touched. */
+	async stop() {
+		await this.#end('SIGTERM', 20_000);
+	}
+
+	/** Kills n8n and its task runner on the spot, as a crash would. */
+	async kill() {
+		await this.#end('SIGKILL', 0);
+	}
+}
+
+/**
+ * Installs the packed checkout the way the community nodes panel does: unpacked below the user
+ * folder, package.json without dev-, peer- and optionalDependencies, run-time dependencies by npm
+ * without install scripts.
+ *
+ * @param {{ checkout: string, userFolder: string }} where
+ * @param {(line: string) => void} report
+ * @returns {Promise<boolean>} Whether something was installed; false: the same content is there.
+ */
+async function installPackage({ checkout, userFolder }, report) {
+	const { runNpm } = require('./runtime');
+	const { name } = JSON.parse(fs.readFileSync(path.join(checkout, 'package.json'), 'utf8'));
+	const nodes = path.join(userFolder, '.n8n', 'nodes');
+	const target = path.join(nodes, 'node_modules', name);
+	const packs = path.join(userFolder, 'pack');
+	fs.rmSync(packs, { recursive: true, force: true });
+	fs.mkdirSync(packs, { recursive: true });
+	fs.mkdirSync(path.dirname(target), { recursive: true });
+
+	await runNpm(['pack', '--ignore-scripts', '--pack-destination', packs], checkout);
+	const [file] = fs.readdirSync(packs);
+	if (file === undefined) throw new Error('npm pack made no file');
+	const tarball = path.join(packs, file);
+	const digest = crypto.createHash('sha256').update(fs.readFileSync(tarball)).digest('hex');
+	const marker = path.join(nodes, `${name}.sha256`);
+	if (fs.existsSync(marker) && fs.readFileSync(marker, 'utf8') === digest) {
+		report('package: the same content is installed already');
+		return false;
+	}
+	fs.rmSync(marker, { force: true });
+	fs.rmSync(target, { recursive: true, force: true });
+	fs.mkdirSync(target, { recursive: true });
+	execFileSync('tar', ['-xzf', tarball, '-C', target, '--strip-components=1']);
+	const manifest = path.join(target, 'package.json');
+	const content = JSON.parse(fs.readFileSync(manifest, 'utf8'));
+	for (const group of ['devDependencies', 'peerDependencies', 'optionalDependencies']) {
+		delete content[group];
+	}
+	fs.writeFileSync(manifest, JSON.stringify(content, null, 2));
+	if (!fs.existsSync(path.join(nodes, 'package.json'))) {
+		fs.writeFileSync(
+			path.join(nodes, 'package.json'),
+			'{"name":"installed-nodes","private":true,"dependencies":{}}\n',
+		);
+	}
+	report('package: installing its run-time dependencies');
+	await runNpm(
+		[
+			'install',
+			'--audit=false',
+			'--fund=false',
+			'--bin-links=false',
+			'--install-strategy=shallow',
+			'--ignore-scripts=true',
+			'--package-lock=false',
+		],
+		target,
+	);
+	fs.writeFileSync(marker, digest);
+	return true;
+}
+
+module.exports = { N8nInstance, installPackage };
