@@ -29,9 +29,6 @@ export default [
 				group: ['n8n-workflow', 'n8n-core', '**/nodes/**', '**/credentials/**'],
 				message: 'The ledger is used without n8n, too: it knows neither n8n nor the nodes.',
 			}),
-			// The rule asks every file for n8n's own error classes, which the import rule above keeps out
-			// of here. It stands for nodes/ and credentials/, where an error meets n8n.
-			'@n8n/community-nodes/require-node-api-error': 'off',
 		},
 	},
 	{

@@ -3,7 +3,13 @@ import type { ConnectionOptions } from 'tls';
 import { Pool, type PoolClient, type QueryResultRow } from 'pg';
 
 import { LedgerError, describeFailure, isTransient, spoilsConnection } from './errors';
-import { installSchema, installedVersion, isOlder, schemaSource, type InstalledVersion } from './schema';
+import {
+	installSchema,
+	installedVersion,
+	isOlder,
+	schemaSource,
+	type InstalledVersion,
+} from './schema';
 import { quotedIdentifier, type CompleteSettings } from './settings';
 
 /** A call is sent again after passing failures: at most this often, and not beyond this time. */
@@ -57,12 +63,16 @@ export class LedgerConnection {
 
 	/** Reads what is installed, without installing. Throws `LedgerError`. */
 	async readVersion(): Promise<InstalledVersion | null> {
-		return await this.withClient(async (client) => await installedVersion(client, this.settings.schema));
+		return await this.withClient(
+			async (client) => await installedVersion(client, this.settings.schema),
+		);
 	}
 
 	/** Installs or upgrades the schema now, whatever the setting says. Throws `LedgerError`. */
 	async install(): Promise<InstalledVersion> {
-		return await this.withClient(async (client) => await installSchema(client, this.settings.schema));
+		return await this.withClient(
+			async (client) => await installSchema(client, this.settings.schema),
+		);
 	}
 
 	/** Makes sure that the schema is there and new enough, installing it where the setting allows. Throws `LedgerError`. */
@@ -87,12 +97,9 @@ export class LedgerConnection {
 
 	/** Lends a connection; it is destroyed when the failure leaves its state unknown. Throws `LedgerError`. */
 	async withClient<T>(work: (client: PoolClient) => Promise<T>): Promise<T> {
-		let client: PoolClient;
-		try {
-			client = await this.pool.connect();
-		} catch (error) {
+		const client = await this.pool.connect().catch((error: unknown) => {
 			throw this.describe(error);
-		}
+		});
 		let spoiled = false;
 		try {
 			return await work(client);
@@ -165,7 +172,8 @@ export class LedgerConnection {
 				// full jitter between half and the whole pause, so that many executions do not come back as one
 				const pause = FIRST_PAUSE_MS * 3 ** (tries - 1) * (0.5 + Math.random() / 2);
 				const elapsed = performance.now() - startedAt;
-				if (!isTransient(failure) || tries >= MAX_TRIES || elapsed + pause > RETRY_WITHIN_MS) throw failure;
+				if (!isTransient(failure) || tries >= MAX_TRIES || elapsed + pause > RETRY_WITHIN_MS)
+					throw failure;
 				await new Promise((resolve) => setTimeout(resolve, pause));
 			}
 		}

@@ -58,7 +58,8 @@ interface DriverError extends Error {
 }
 
 /** The message node-postgres gives when its own query time-out ends a wait. */
-const DRIVER_TIMEOUT = /query read timeout|timeout exceeded when trying to connect|connection timeout|connection terminated due to connection timeout/i;
+const DRIVER_TIMEOUT =
+	/query read timeout|timeout exceeded when trying to connect|connection timeout|connection terminated due to connection timeout/i;
 
 const TLS_CODES = new Set([
 	'SELF_SIGNED_CERT_IN_CHAIN',
@@ -71,7 +72,14 @@ const TLS_CODES = new Set([
 	'CERT_SIGNATURE_FAILURE',
 ]);
 
-const SOCKET_CODES = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EHOSTUNREACH', 'ENETUNREACH', 'EAI_AGAIN', 'EHOSTDOWN']);
+const SOCKET_CODES = new Set([
+	'ECONNREFUSED',
+	'ENOTFOUND',
+	'EHOSTUNREACH',
+	'ENETUNREACH',
+	'EAI_AGAIN',
+	'EHOSTDOWN',
+]);
 const LOST_CODES = new Set(['ECONNRESET', 'EPIPE', 'ETIMEDOUT', '57P01', '57P02']);
 
 /**
@@ -101,9 +109,12 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 	// several addresses for one name: Node wraps their failures
 	const error = Array.isArray(raw?.errors) && raw.errors.length > 0 ? raw.errors[0] : raw;
 	const code = error?.code ?? raw?.code ?? null;
-	const words = String(error?.message ?? error ?? 'no message').split('\n')[0].slice(0, 500);
+	const words = String(error?.message ?? error ?? 'no message')
+		.split('\n')[0]
+		.slice(0, 500);
 	const server = `${at.host}:${at.port}`;
-	const say = (kind: LedgerErrorCode, problem: string, cure: string) => new LedgerError(kind, problem, cure, code);
+	const say = (kind: LedgerErrorCode, problem: string, cure: string) =>
+		new LedgerError(kind, problem, cure, code);
 
 	if (code !== null && SOCKET_CODES.has(code)) {
 		return say(
@@ -119,7 +130,10 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 			'Check the load and the network of the server, or raise the time-outs in the credential.',
 		);
 	}
-	if ((code !== null && TLS_CODES.has(code)) || /self.signed certificate|unable to verify|certificate/i.test(words)) {
+	if (
+		(code !== null && TLS_CODES.has(code)) ||
+		/self.signed certificate|unable to verify|certificate/i.test(words)
+	) {
 		return say(
 			'tls',
 			`The certificate of ${server} was not accepted (${words}).`,
@@ -127,10 +141,18 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 		);
 	}
 	if (/does not support SSL/i.test(words)) {
-		return say('tls', `${server} does not offer TLS.`, 'Set TLS to "Off" in the credential, or switch TLS on at the server.');
+		return say(
+			'tls',
+			`${server} does not offer TLS.`,
+			'Set TLS to "Off" in the credential, or switch TLS on at the server.',
+		);
 	}
 	if (code === '28000' && /no encryption|SSL off/i.test(words)) {
-		return say('tls', `${server} accepts only encrypted connections.`, 'Set TLS to "Require" or "Verify" in the credential.');
+		return say(
+			'tls',
+			`${server} accepts only encrypted connections.`,
+			'Set TLS to "Require" or "Verify" in the credential.',
+		);
 	}
 	if (code === '28P01' || code === '28000' || /SASL|password must be a string/i.test(words)) {
 		return say(
@@ -141,7 +163,11 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 	}
 	switch (code) {
 		case '3D000':
-			return say('no_database', `There is no database "${at.database}" at ${server}.`, 'Check the database name in the credential, or create it.');
+			return say(
+				'no_database',
+				`There is no database "${at.database}" at ${server}.`,
+				'Check the database name in the credential, or create it.',
+			);
 		case '53300':
 			return say(
 				'too_many_connections',
@@ -149,7 +175,11 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 				'Lower "Maximum Connections" in the credential, raise max_connections at the server, or put PgBouncer in front.',
 			);
 		case '57P03':
-			return say('starting_up', `PostgreSQL at ${server} is starting up or shutting down.`, 'Try again in a moment.');
+			return say(
+				'starting_up',
+				`PostgreSQL at ${server} is starting up or shutting down.`,
+				'Try again in a moment.',
+			);
 		case '3F000':
 		case '42P01':
 		case '42883':
@@ -172,16 +202,41 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 				'Connect to the primary server with a role that may write.',
 			);
 		case '55P03':
-			return say('busy', 'Another transaction holds this work for more than 10 seconds.', 'Try again; if it stays, look for an open transaction in pg_stat_activity.');
+			return say(
+				'busy',
+				'Another transaction holds this work for more than 10 seconds.',
+				'Try again; if it stays, look for an open transaction in pg_stat_activity.',
+			);
 		case '40001':
 		case '40P01':
-			return say('busy', `PostgreSQL gave this statement up because of others at the same moment (${code}).`, 'Try again.');
+			return say(
+				'busy',
+				`PostgreSQL gave this statement up because of others at the same moment (${code}).`,
+				'Try again.',
+			);
 	}
-	if ((code !== null && (LOST_CODES.has(code) || code.startsWith('08'))) || /connection terminated|connection ended|client has encountered a connection error|not queryable/i.test(words)) {
-		return say('connection_lost', `The connection to PostgreSQL at ${server} was lost.`, 'Try again; if it stays, check the server and the network between.');
+	if (
+		(code !== null && (LOST_CODES.has(code) || code.startsWith('08'))) ||
+		/connection terminated|connection ended|client has encountered a connection error|not queryable/i.test(
+			words,
+		)
+	) {
+		return say(
+			'connection_lost',
+			`The connection to PostgreSQL at ${server} was lost.`,
+			'Try again; if it stays, check the server and the network between.',
+		);
 	}
 	if (code !== null && (code.startsWith('22') || code.startsWith('23'))) {
-		return say('bad_input', `PostgreSQL refused a value: ${words}.`, error.hint ?? 'Check the value that is named.');
+		return say(
+			'bad_input',
+			`PostgreSQL refused a value: ${words}.`,
+			error.hint ?? 'Check the value that is named.',
+		);
 	}
-	return say('unknown', `PostgreSQL at ${server} answered: ${words}.`, 'Look up the message in the documentation of PostgreSQL.');
+	return say(
+		'unknown',
+		`PostgreSQL at ${server} answered: ${words}.`,
+		'Look up the message in the documentation of PostgreSQL.',
+	);
 }

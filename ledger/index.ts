@@ -5,8 +5,21 @@
 export type * from './contract';
 export { LedgerError, isLedgerError, type LedgerErrorCode } from './errors';
 export type { LedgerSettings, TlsMode } from './settings';
-export { Ledger, checkLedger, closeSharedLedgers, createLedger, sharedLedger, type LedgerCheck } from './ledger';
+export {
+	Ledger,
+	checkLedger,
+	closeSharedLedgers,
+	createLedger,
+	sharedLedger,
+	type LedgerCheck,
+} from './ledger';
 export { Works, type OpenClaim, type WaitOptions } from './works';
 export { installationScript, type InstalledVersion } from './schema';
-export { MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, payloadText, resultText, type JsonText } from './json-text';
+export {
+	MAX_PAYLOAD_BYTES,
+	MAX_RESULT_BYTES,
+	payloadText,
+	resultText,
+	type JsonText,
+} from './json-text';
 export * from './identity';

@@ -26,7 +26,10 @@ export function resultText(value: unknown): JsonText {
 	const marker = JSON.stringify({ $notStored: 'too large', bytes, limit: MAX_RESULT_BYTES });
 	return {
 		text: marker,
-		warnings: [...warnings, `The result is too large to store (${bytes} bytes, limit ${MAX_RESULT_BYTES}): a marker was stored instead.`],
+		warnings: [
+			...warnings,
+			`The result is too large to store (${bytes} bytes, limit ${MAX_RESULT_BYTES}): a marker was stored instead.`,
+		],
 	};
 }
 
@@ -37,7 +40,9 @@ export function payloadText(value: unknown): JsonText {
 	if (bytes <= MAX_PAYLOAD_BYTES) return { text, warnings };
 	return {
 		text: null,
-		warnings: [`The item is too large to keep for a replay (${bytes} bytes, limit ${MAX_PAYLOAD_BYTES}).`],
+		warnings: [
+			`The item is too large to keep for a replay (${bytes} bytes, limit ${MAX_PAYLOAD_BYTES}).`,
+		],
 	};
 }
 
@@ -55,7 +60,10 @@ function jsonText(value: unknown): JsonText {
 		const text = JSON.stringify(withMarkers(value, [], warnings)) as string | undefined;
 		return { text: text ?? 'null', warnings: [...warnings] };
 	} catch {
-		return { text: JSON.stringify({ $notStored: 'not representable as JSON' }), warnings: ['The value cannot be written as JSON: a marker was stored instead.'] };
+		return {
+			text: JSON.stringify({ $notStored: 'not representable as JSON' }),
+			warnings: ['The value cannot be written as JSON: a marker was stored instead.'],
+		};
 	}
 }
 
@@ -82,14 +90,17 @@ function withMarkers(value: unknown, ancestors: object[], warnings: Set<string>)
 	const inner = [...ancestors, value];
 	try {
 		const { toJSON } = value as { toJSON?: unknown };
-		if (typeof toJSON === 'function') return withMarkers((toJSON as () => unknown).call(value), inner, warnings);
+		if (typeof toJSON === 'function')
+			return withMarkers((toJSON as () => unknown).call(value), inner, warnings);
 		if (Array.isArray(value)) return value.map((entry) => withMarkers(entry, inner, warnings));
 		// fromEntries defines own properties, "__proto__" included
 		return Object.fromEntries(
-			Object.keys(value).map((key) => [key, withMarkers((value as Record<string, unknown>)[key], inner, warnings)]),
+			Object.keys(value).map((key) => [
+				key,
+				withMarkers((value as Record<string, unknown>)[key], inner, warnings),
+			]),
 		);
-	} catch (error) {
-		if (error instanceof RangeError) throw error;
+	} catch {
 		warnings.add('A value that could not be read was stored as a marker.');
 		return { $notStored: 'not readable' };
 	}

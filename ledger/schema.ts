@@ -32,8 +32,12 @@ let source: SchemaSource | undefined;
 
 export function schemaSource(): SchemaSource {
 	if (source === undefined) {
-		const read = (...parts: string[]) => readFileSync(path.join(MIGRATIONS_FOLDER, ...parts), 'utf8');
-		const contracts = JSON.parse(read('contracts.json')) as Array<{ contract: number; package: string }>;
+		const read = (...parts: string[]) =>
+			readFileSync(path.join(MIGRATIONS_FOLDER, ...parts), 'utf8');
+		const contracts = JSON.parse(read('contracts.json')) as Array<{
+			contract: number;
+			package: string;
+		}>;
 		const newest = contracts[contracts.length - 1];
 		source = {
 			migrations: readdirSync(MIGRATIONS_FOLDER)
@@ -64,24 +68,31 @@ function inSchema(sql: string, schema: string): string {
 }
 
 /** Reads what is installed; null where the schema or its version table is missing. */
-export async function installedVersion(client: Pick<PoolClient, 'query'>, schema: string): Promise<InstalledVersion | null> {
-	try {
-		const { rows } = await client.query(
+export async function installedVersion(
+	client: Pick<PoolClient, 'query'>,
+	schema: string,
+): Promise<InstalledVersion | null> {
+	const rows = await client
+		.query(
 			`select schema_version, contract, package_version from ${quotedIdentifier(schema)}.ledger_version`,
-		);
-		if (rows.length === 0) return null;
-		return {
-			schemaVersion: Number(rows[0].schema_version),
-			contract: Number(rows[0].contract),
-			packageVersion: String(rows[0].package_version),
-		};
-	} catch (error) {
-		if (['3F000', '42P01'].includes((error as { code?: string }).code ?? '')) return null;
-		throw error;
-	}
+		)
+		.then((answer) => answer.rows)
+		.catch((error: { code?: string }) => {
+			if (error.code === '3F000' || error.code === '42P01') return [];
+			throw error;
+		});
+	if (rows.length === 0) return null;
+	return {
+		schemaVersion: Number(rows[0].schema_version),
+		contract: Number(rows[0].contract),
+		packageVersion: String(rows[0].package_version),
+	};
 }
 
-export function isOlder(installed: InstalledVersion | null, from: SchemaSource = schemaSource()): boolean {
+export function isOlder(
+	installed: InstalledVersion | null,
+	from: SchemaSource = schemaSource(),
+): boolean {
 	if (installed === null) return true;
 	const newestMigration = from.migrations[from.migrations.length - 1].number;
 	return installed.schemaVersion < newestMigration || installed.contract < from.contract;
@@ -93,11 +104,16 @@ export function isNewer(installed: InstalledVersion, from: SchemaSource = schema
 }
 
 /** The statements that bring a schema from `installed` to this package, without begin and commit. */
-export function upgradeStatements(schema: string, installed: InstalledVersion | null, from: SchemaSource = schemaSource()): string[] {
+export function upgradeStatements(
+	schema: string,
+	installed: InstalledVersion | null,
+	from: SchemaSource = schemaSource(),
+): string[] {
 	const quoted = quotedIdentifier(schema);
 	const statements: string[] = [];
 	for (const migration of from.migrations) {
-		if (installed === null || migration.number > installed.schemaVersion) statements.push(inSchema(migration.sql, schema));
+		if (installed === null || migration.number > installed.schemaVersion)
+			statements.push(inSchema(migration.sql, schema));
 	}
 	const newContract = installed === null || installed.contract < from.contract;
 	if (newContract) {
@@ -121,8 +137,16 @@ export function upgradeStatements(schema: string, installed: InstalledVersion | 
 
 /** The whole installation as one text for psql, for a database administrator. */
 export function installationScript(schema: string, from: SchemaSource = schemaSource()): string {
-	const statements = upgradeStatements(schema, null, from).map((sql) => `${sql.trimEnd().replace(/;$/, '')};`);
-	return ['begin;', `create schema if not exists ${quotedIdentifier(schema)};`, ...statements, 'commit;', ''].join('\n');
+	const statements = upgradeStatements(schema, null, from).map(
+		(sql) => `${sql.trimEnd().replace(/;$/, '')};`,
+	);
+	return [
+		'begin;',
+		`create schema if not exists ${quotedIdentifier(schema)};`,
+		...statements,
+		'commit;',
+		'',
+	].join('\n');
 }
 
 /**
@@ -137,37 +161,52 @@ export async function installSchema(
 	from: SchemaSource = schemaSource(),
 ): Promise<InstalledVersion> {
 	const quoted = quotedIdentifier(schema);
+	let committed = false;
 	await client.query('begin');
 	try {
 		await client.query(`set local lock_timeout = '60s'`);
-		await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`n8n-nodes-idempotency:${schema}`]);
-		const exists = await client.query('select 1 from pg_catalog.pg_namespace where nspname = $1', [schema]);
+		await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [
+			`n8n-nodes-idempotency:${schema}`,
+		]);
+		const exists = await client.query('select 1 from pg_catalog.pg_namespace where nspname = $1', [
+			schema,
+		]);
 		if (exists.rows.length === 0) await createSchema(client, quoted, schema);
-		const hasVersion = await client.query('select to_regclass($1) is not null as found', [`${quoted}.ledger_version`]);
+		// to_regclass: a failed statement would end the transaction
+		const hasVersion = await client.query('select to_regclass($1) is not null as found', [
+			`${quoted}.ledger_version`,
+		]);
 		const installed = hasVersion.rows[0].found ? await installedVersion(client, schema) : null;
 		if (isOlder(installed, from)) {
 			for (const sql of upgradeStatements(schema, installed, from)) await client.query(sql);
 		}
 		const now = await installedVersion(client, schema);
+		if (now === null)
+			throw new LedgerError(
+				'unknown',
+				'The schema was installed but holds no version.',
+				'Install it again.',
+			);
 		await client.query('commit');
-		if (now === null) throw new LedgerError('unknown', 'The schema was installed but holds no version.', 'Install it again.');
+		committed = true;
 		return now;
-	} catch (error) {
-		await client.query('rollback').catch(() => undefined);
-		throw error;
+	} finally {
+		if (!committed) await client.query('rollback').catch(() => undefined);
 	}
 }
 
-async function createSchema(client: Pick<PoolClient, 'query'>, quoted: string, schema: string): Promise<void> {
-	try {
-		await client.query(`create schema ${quoted}`);
-	} catch (error) {
-		if ((error as { code?: string }).code !== '42501') throw error;
+async function createSchema(
+	client: Pick<PoolClient, 'query'>,
+	quoted: string,
+	schema: string,
+): Promise<void> {
+	await client.query(`create schema ${quoted}`).catch((error: { code?: string }) => {
+		if (error.code !== '42501') throw error;
 		throw new LedgerError(
 			'cannot_create_schema',
 			`The schema "${schema}" is missing and this user may not create it.`,
 			'Have the database administrator create it and make this user its owner, or grant this user CREATE on the database.',
 			'42501',
 		);
-	}
+	});
 }

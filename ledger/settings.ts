@@ -50,20 +50,41 @@ export function readSettings(given: LedgerSettings): CompleteSettings {
 		automaticMigration: given.automaticMigration ?? true,
 	};
 	for (const field of ['host', 'database', 'user'] as const) {
-		if (settings[field] === '') throw bad(field, 'is empty', 'Fill it in, in the ledger credential.');
+		if (settings[field] === '')
+			throw bad(field, 'is empty', 'Fill it in, in the ledger credential.');
 	}
 	if (!Number.isInteger(settings.port) || settings.port < 1 || settings.port > 65535) {
-		throw bad('port', `must be a whole number from 1 to 65535, not ${String(given.port)}`, 'PostgreSQL usually listens on 5432.');
+		throw bad(
+			'port',
+			`must be a whole number from 1 to 65535, not ${String(given.port)}`,
+			'PostgreSQL usually listens on 5432.',
+		);
 	}
 	if (!['off', 'require', 'verify'].includes(settings.tls)) {
-		throw bad('tls', `must be off, require or verify, not ${String(given.tls)}`, 'Choose one of the three.');
+		throw bad(
+			'tls',
+			`must be off, require or verify, not ${String(given.tls)}`,
+			'Choose one of the three.',
+		);
 	}
-	if (!Number.isInteger(settings.maxConnections) || settings.maxConnections < 1 || settings.maxConnections > 200) {
-		throw bad('maxConnections', `must be a whole number from 1 to 200, not ${String(given.maxConnections)}`, 'Leave it at 10.');
+	if (
+		!Number.isInteger(settings.maxConnections) ||
+		settings.maxConnections < 1 ||
+		settings.maxConnections > 200
+	) {
+		throw bad(
+			'maxConnections',
+			`must be a whole number from 1 to 200, not ${String(given.maxConnections)}`,
+			'Leave it at 10.',
+		);
 	}
 	for (const field of ['connectTimeoutSeconds', 'queryTimeoutSeconds'] as const) {
 		if (!(settings[field] >= 1 && settings[field] <= 600)) {
-			throw bad(field, `must be from 1 to 600 seconds, not ${String(given[field])}`, 'Use the default.');
+			throw bad(
+				field,
+				`must be from 1 to 600 seconds, not ${String(given[field])}`,
+				'Use the default.',
+			);
 		}
 	}
 	quotedIdentifier(settings.schema);
@@ -76,7 +97,11 @@ export function readSettings(given: LedgerSettings): CompleteSettings {
  */
 export function quotedIdentifier(name: string): string {
 	if (name === '' || name.includes('\0') || Buffer.byteLength(name) > 63 || /^pg_/i.test(name)) {
-		throw new LedgerError('bad_settings', 'schema: is not a name PostgreSQL accepts.', 'Use 1 to 63 letters, not beginning with "pg_", for example idempotency.');
+		throw new LedgerError(
+			'bad_settings',
+			'schema: is not a name PostgreSQL accepts.',
+			'Use 1 to 63 letters, not beginning with "pg_", for example idempotency.',
+		);
 	}
 	return `"${name.replace(/"/g, '""')}"`;
 }

@@ -61,20 +61,24 @@ export class Works {
 	async claim(items: ClaimItem[], policy: ClaimPolicy): Promise<ClaimAnswer[]> {
 		const options = claimOptions(policy);
 		const answers: ClaimAnswer[] = [];
-		const sent: ClaimItem[] = [];
+		let sent = 0;
+		let allAnswered = false;
 		try {
 			for (const chunk of chunks(items, (item) => item.payload?.length ?? 0)) {
-				sent.push(...chunk);
+				sent += chunk.length;
 				answers.push(...(await this.claimChunk(chunk, options)));
 			}
-		} catch (error) {
-			const answered = new Set(answers.filter((a) => a.status === 'claimed').map((a) => a.token));
-			// the chunk that failed may have been committed although its answer was lost
-			const mayBeClaimed = sent.filter((item, i) => i >= answers.length || answered.has(item.token));
-			await this.release(mayBeClaimed, policy.caller).catch(() => undefined);
-			throw error;
+			allAnswered = true;
+			return answers;
+		} finally {
+			if (!allAnswered) {
+				// the chunk that failed may have been committed although its answer was lost
+				const mayBeHeld = items
+					.slice(0, sent)
+					.filter((_, i) => i >= answers.length || answers[i].status === 'claimed');
+				await this.release(mayBeHeld, policy.caller).catch(() => undefined);
+			}
 		}
-		return answers;
 	}
 
 	/**
@@ -82,8 +86,33 @@ export class Works {
 	 * work when it is no longer running under a live lease; then the whole contract applies anew, and it may be claimed.
 	 * Never waits for a work held by this execution or by the one that called it: that would wait for itself.
 	 */
-	async claimAndWait(items: ClaimItem[], policy: ClaimPolicy, wait: WaitOptions): Promise<ClaimAnswer[]> {
+	async claimAndWait(
+		items: ClaimItem[],
+		policy: ClaimPolicy,
+		wait: WaitOptions,
+	): Promise<ClaimAnswer[]> {
 		const answers = await this.claim(items, policy);
+		let answered = false;
+		try {
+			await this.awaitOthers(answers, items, policy, wait);
+			answered = true;
+			return answers;
+		} finally {
+			if (!answered) {
+				// what was claimed before the wait must not be stranded by a failure in it
+				const held = items.filter((_, i) => answers[i].status === 'claimed');
+				await this.release(held, policy.caller).catch(() => undefined);
+			}
+		}
+	}
+
+	/** Polls what runs elsewhere and puts the newer answers in place. */
+	private async awaitOthers(
+		answers: ClaimAnswer[],
+		items: ClaimItem[],
+		policy: ClaimPolicy,
+		wait: WaitOptions,
+	): Promise<void> {
 		const deadline = performance.now() + wait.seconds * 1000;
 		let pause = FIRST_POLL_MS;
 		for (;;) {
@@ -91,18 +120,13 @@ export class Works {
 				answer.status === 'in_progress' && !isHeldByCaller(answer, policy.caller) ? [i] : [],
 			);
 			const left = deadline - performance.now();
-			if (waiting.length === 0 || left <= 0 || wait.signal?.aborted === true) return answers;
+			if (waiting.length === 0 || left <= 0 || wait.signal?.aborted === true) return;
 			await new Promise((resolve) => setTimeout(resolve, Math.min(pause, left)));
 			pause = Math.min(pause * 1.5, LAST_POLL_MS);
-			let polled: ClaimAnswer[];
-			try {
-				polled = await this.claim(waiting.map((i) => items[i]), { ...policy, poll: true });
-			} catch (error) {
-				// what this call claimed before the wait must not be stranded by a failure in it
-				const claimed = answers.flatMap((answer, i) => (answer.status === 'claimed' ? [items[i]] : []));
-				await this.release(claimed, policy.caller).catch(() => undefined);
-				throw error;
-			}
+			const polled = await this.claim(
+				waiting.map((i) => items[i]),
+				{ ...policy, poll: true },
+			);
 			waiting.forEach((i, k) => {
 				answers[i] = polled[k];
 			});
@@ -125,7 +149,13 @@ export class Works {
 						)
 					: await this.connection.query<HoldRow>(
 							`select ${HOLD_COLUMNS} from ${this.schema}.complete_works($1::text[], $2::uuid[], $3::json[], $4::text[], $5::jsonb)`,
-							[column(chunk, 'workId'), column(chunk, 'token'), column(chunk, 'text'), column(chunk, 'externalRef'), options],
+							[
+								column(chunk, 'workId'),
+								column(chunk, 'token'),
+								column(chunk, 'text'),
+								column(chunk, 'externalRef'),
+								options,
+							],
 						);
 			holdAnswers(rows, chunk.length).forEach((answer, i) => {
 				answers.push({ ...answer, warnings: chunk[i].warnings });
@@ -168,7 +198,12 @@ export class Works {
 
 	/** Undoes claims, as if they had never been made. */
 	async release(items: HoldItem[], caller: Caller): Promise<HoldAnswer[]> {
-		return await this.hold(items, caller, 'release_works($1::text[], $2::uuid[], $3::jsonb)', () => []);
+		return await this.hold(
+			items,
+			caller,
+			'release_works($1::text[], $2::uuid[], $3::jsonb)',
+			() => [],
+		);
 	}
 
 	/**
@@ -206,7 +241,11 @@ export class Works {
 	}
 
 	/** The running works an execution holds, oldest first; at most `limit`. */
-	async openClaims(instance: string | null, execution: string, limit: number): Promise<OpenClaim[]> {
+	async openClaims(
+		instance: string | null,
+		execution: string,
+		limit: number,
+	): Promise<OpenClaim[]> {
 		const rows = await this.connection.query<{
 			work_id: string;
 			token: string;
@@ -234,11 +273,25 @@ export class Works {
 			items.length === 1
 				? await this.connection.query<ClaimRow>(
 						`select ${CLAIM_COLUMNS} from ${this.schema}.claim_work($1::text, $2::text, $3::uuid, $4::json, $5::jsonb, $6::jsonb)`,
-						[items[0].workId, keys[0], items[0].token, items[0].payload ?? null, details[0], options],
+						[
+							items[0].workId,
+							keys[0],
+							items[0].token,
+							items[0].payload ?? null,
+							details[0],
+							options,
+						],
 					)
 				: await this.connection.query<ClaimRow>(
 						`select ${CLAIM_COLUMNS} from ${this.schema}.claim_works($1::text[], $2::text[], $3::uuid[], $4::json[], $5::jsonb[], $6::jsonb)`,
-						[column(items, 'workId'), keys, column(items, 'token'), items.map((item) => item.payload ?? null), details, options],
+						[
+							column(items, 'workId'),
+							keys,
+							column(items, 'token'),
+							items.map((item) => item.payload ?? null),
+							details,
+							options,
+						],
 					);
 		return inOrder(rows, items.length).map(claimAnswer);
 	}
@@ -251,12 +304,10 @@ export class Works {
 	): Promise<HoldAnswer[]> {
 		const answers: HoldAnswer[] = [];
 		for (const chunk of chunks(items, () => 0)) {
-			const rows = await this.connection.query<HoldRow>(`select ${HOLD_COLUMNS} from ${this.schema}.${call}`, [
-				column(chunk, 'workId'),
-				column(chunk, 'token'),
-				...columns(chunk),
-				holdOptions(caller),
-			]);
+			const rows = await this.connection.query<HoldRow>(
+				`select ${HOLD_COLUMNS} from ${this.schema}.${call}`,
+				[column(chunk, 'workId'), column(chunk, 'token'), ...columns(chunk), holdOptions(caller)],
+			);
 			answers.push(...holdAnswers(rows, chunk.length));
 		}
 		return answers;
@@ -328,7 +379,14 @@ interface HoldRow {
 	external_ref: string | null;
 	completed_at: string | null;
 	last_error: string | null;
-	more: { late?: boolean; repeated?: boolean; differs?: string[]; reason?: string; key?: string; kind?: string };
+	more: {
+		late?: boolean;
+		repeated?: boolean;
+		differs?: string[];
+		reason?: string;
+		key?: string;
+		kind?: string;
+	};
 }
 
 const HOLD_COLUMNS = `ord, work_id, status, state, generation, attempt, to_json(locked_until) as locked_until,
@@ -364,7 +422,7 @@ function inOrder<Row extends { ord: number }>(rows: Row[], expected: number): Ro
 		throw new LedgerError(
 			'unknown',
 			`The ledger answered ${rows.length} of ${expected} works.`,
-			'Check that the functions in the schema are this package\'s own.',
+			"Check that the functions in the schema are this package's own.",
 		);
 	}
 	return rows.sort((a, b) => a.ord - b.ord);
@@ -401,22 +459,34 @@ function callerFields(caller: Caller): Record<string, string> {
 		['run_id', caller.runId],
 	];
 	return Object.fromEntries(
-		fields.flatMap(([name, value]) => (value === undefined || value === '' ? [] : [[name, readableText(value, 500)]])),
+		fields.flatMap(([name, value]) =>
+			value === undefined || value === '' ? [] : [[name, readableText(value, 500)]],
+		),
 	);
 }
 
 function claimDetail(item: ClaimItem): string | null {
-	return item.match === undefined || Object.keys(item.match).length === 0 ? null : JSON.stringify({ match: item.match });
+	return item.match === undefined || Object.keys(item.match).length === 0
+		? null
+		: JSON.stringify({ match: item.match });
 }
 
 /** A reference is compared and sent on, so it is kept byte-equal or refused. */
 function checkedReference(reference: string | null): string | null {
 	if (reference === null) return null;
 	if (!isStorableText(reference)) {
-		throw new LedgerError('bad_input', 'externalRef holds a NUL character or half an emoji.', 'Use the identifier as the target system writes it.');
+		throw new LedgerError(
+			'bad_input',
+			'externalRef holds a NUL character or half an emoji.',
+			'Use the identifier as the target system writes it.',
+		);
 	}
 	if (reference.length > MAX_REFERENCE_LENGTH) {
-		throw new LedgerError('bad_input', `externalRef is longer than ${MAX_REFERENCE_LENGTH} characters.`, 'Use the identifier, not the whole answer.');
+		throw new LedgerError(
+			'bad_input',
+			`externalRef is longer than ${MAX_REFERENCE_LENGTH} characters.`,
+			'Use the identifier, not the whole answer.',
+		);
 	}
 	return reference;
 }
@@ -432,7 +502,10 @@ function* chunks<Item>(items: Item[], characters: (item: Item) => number): Gener
 	let size = 0;
 	for (const item of items) {
 		const length = characters(item);
-		if (chunk.length > 0 && (chunk.length >= MAX_CHUNK_ITEMS || size + length > MAX_CHUNK_CHARACTERS)) {
+		if (
+			chunk.length > 0 &&
+			(chunk.length >= MAX_CHUNK_ITEMS || size + length > MAX_CHUNK_CHARACTERS)
+		) {
 			yield chunk;
 			chunk = [];
 			size = 0;

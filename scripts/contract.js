@@ -12,7 +12,9 @@ const migrations = path.join(__dirname, '..', 'migrations');
 const file = path.join(migrations, 'contracts.json');
 
 const hash = createHash('sha256');
-for (const name of readdirSync(path.join(migrations, 'functions')).filter((n) => n.endsWith('.sql')).sort()) {
+for (const name of readdirSync(path.join(migrations, 'functions'))
+	.filter((n) => n.endsWith('.sql'))
+	.sort()) {
 	hash.update(`${name}\n${readFileSync(path.join(migrations, 'functions', name), 'utf8')}\n`);
 }
 const functions = hash.digest('hex');
@@ -27,7 +29,11 @@ const newest = contracts[contracts.length - 1];
 if (newest?.functions === functions) {
 	console.log(`Nothing changed: contract ${newest.contract} stands.`);
 } else {
-	const next = { contract: (newest?.contract ?? 0) + 1, package: require('../package.json').version, functions };
+	const next = {
+		contract: (newest?.contract ?? 0) + 1,
+		package: require('../package.json').version,
+		functions,
+	};
 	writeFileSync(file, `${JSON.stringify([...contracts, next], null, '\t')}\n`);
 	console.log(`Contract ${next.contract} written.`);
 }

@@ -47,7 +47,7 @@ export function identifyByKey(
 	if (Array.isArray(value)) return identityOf(read, listKey(name, value, options));
 	const text = singleText(name, value, options);
 	// Behind a bracket it could equal the canonical JSON of several parts.
-	return false
+	return text.startsWith('[') || text.startsWith('{')
 		? identityOf(read, stableStringify([readPlain(text, name, options)]), text)
 		: identityOf(read, text);
 }

@@ -41,18 +41,22 @@ export function readPlain(
 	volatile: VolatileFields | null = null,
 ): Plain {
 	let plain: Plain | undefined;
+	let refusal: IdentityRefusal | null = null;
 	try {
 		plain = new PlainReader(field, options, volatile).read(value, volatile?.start ?? NO_PROGRESS);
 	} catch (error) {
-		if (error instanceof IdentityRefusal) throw error;
 		// A getter, a proxy or a toJSON of the value threw; its message may hold anything.
-		throw new IdentityRefusal(
-			'unreadable',
-			field,
-			`${fieldWords(field)} cannot be read.`,
-			'Turn it into plain data before this node, for example with an Edit Fields node.',
-		);
+		refusal =
+			error instanceof IdentityRefusal
+				? error
+				: new IdentityRefusal(
+						'unreadable',
+						field,
+						`${fieldWords(field)} cannot be read.`,
+						'Turn it into plain data before this node, for example with an Edit Fields node.',
+					);
 	}
+	if (refusal !== null) throw refusal;
 	if (plain !== undefined) return plain;
 	if (value === undefined) {
 		throw new IdentityRefusal(
@@ -115,7 +119,7 @@ class PlainReader {
 				if (!Number.isFinite(value) || Math.abs(value) > Number.MAX_SAFE_INTEGER) {
 					refuseInexactNumber(value, this.field());
 				}
-				return value + 0; // -0 becomes 0
+				return value; // -0 is printed as 0
 			case 'boolean':
 				return value;
 			case 'bigint':

@@ -35,7 +35,7 @@ export function numberFromText(text: string): number | null {
 	if (!Number.isFinite(value)) return null;
 	if (Number.isInteger(value) && !Number.isSafeInteger(value)) return null;
 	// Digits that the number cannot hold would make two ids one, as in case 94.
-	return digitsOf(text) === digitsOf(plainDecimal(value)) ? value + 0 : null;
+	return digitsOf(text) === digitsOf(plainDecimal(value)) ? value : null;
 }
 
 /** Sign, significant digits and power of ten: equal for equal decimal values. */

@@ -232,6 +232,8 @@ function ledgerCredential(ledger) {
 		user: ledger.user,
 		password: ledger.password,
 		schema: LEDGER_SCHEMA,
+		tls: 'off',
+		automaticMigration: true,
 	};
 }
 

@@ -1,0 +1,256 @@
+import {
+	NodeConnectionTypes,
+	NodeOperationError,
+	type IDataObject,
+	type IExecuteFunctions,
+	type INodeExecutionData,
+	type INodeType,
+	type INodeTypeDescription,
+} from 'n8n-workflow';
+
+import type { ClaimAnswer, Ledger } from '../../ledger';
+import { ledgerOf, testLedger } from '../execution/credential';
+import {
+	errorOutputItem,
+	isTool,
+	onErrorOf,
+	refuseEmptyFirstOutput,
+	type OnError,
+} from '../execution/failing-closed';
+import { withField } from '../execution/work-field';
+import { OUTPUT, OUTPUT_NAMES, outputOf, workFieldOf } from './answer';
+import { properties } from './properties';
+import { readRequest, type Claim, type ClaimGroup, type Refused, type Request } from './request';
+
+export class ClaimWork implements INodeType {
+	description: INodeTypeDescription = {
+		displayName: 'Claim Work',
+		name: 'claimWork',
+		icon: { light: 'file:claim-work.svg', dark: 'file:claim-work.dark.svg' },
+		group: ['transform'],
+		version: 1,
+		subtitle:
+			'={{ ($parameter["kind"] || "?") + " " + ($parameter["version"] || "v1") + " by " + ({ fields: $parameter["keyFields"] || "?", expression: "expression", content: "content" })[$parameter["identity"]] + ", " + ({ forever: "forever", duration: "for " + $parameter["windowAmount"] + " " + $parameter["windowUnit"], while_running: "while it runs" })[$parameter["window"]] + ", duplicates get " + ({ original: "the original", error: "an error", nothing: "nothing" })[$parameter["response"]] }}',
+		description:
+			'Let each piece of work through once (idempotency, deduplication, lock): duplicates get the original result',
+		defaults: { name: 'Claim Work' },
+		inputs: [NodeConnectionTypes.Main],
+		outputs: [
+			NodeConnectionTypes.Main,
+			NodeConnectionTypes.Main,
+			NodeConnectionTypes.Main,
+			NodeConnectionTypes.Main,
+		],
+		outputNames: OUTPUT_NAMES,
+		usableAsTool: true,
+		credentials: [{ name: 'idempotencyLedgerApi', required: true, testedBy: 'testLedger' }],
+		properties,
+	};
+
+	methods = { credentialTest: { testLedger } };
+
+	async execute(this: IExecuteFunctions): Promise<INodeExecutionData[][]> {
+		const items = this.getInputData();
+		const onError = onErrorOf(this);
+		const outputs = new Outputs(this, items, onError);
+
+		const request = readRequest(this, items);
+		if (request.refused.length > 0 && onError === 'stop' && !isTool(this)) {
+			throw refusedItems(this, request.refused);
+		}
+		for (const refused of request.refused) outputs.refuse(refused);
+
+		let failure: { message: string; description: string } | null = null;
+		const answered: Array<{ claim: Claim; answer: ClaimAnswer; group: ClaimGroup }> = [];
+		let ledger: Ledger | null = null;
+		try {
+			ledger = await ledgerOf(this);
+			for (const group of request.groups) {
+				const answers = await ledger.works.claimAndWait(
+					group.claims.map((claim) => claim.item),
+					group.policy,
+					{ seconds: group.waitSeconds, signal: this.getExecutionCancelSignal() },
+				);
+				group.claims.forEach((claim, i) => answered.push({ claim, answer: answers[i], group }));
+			}
+		} catch (error) {
+			failure = failureOf(error);
+		}
+
+		const duplicates = answered.filter(({ answer }) => answer.status === 'duplicate');
+		if (
+			failure === null &&
+			request.response === 'error' &&
+			duplicates.length > 0 &&
+			onError === 'stop' &&
+			!isTool(this)
+		) {
+			failure = duplicatesFailure(
+				duplicates.map(({ answer, claim, group }) =>
+					workFieldOf(claim, answer, this.getMode(), group.policy.maxAttempts),
+				),
+			);
+		}
+		if (failure !== null) {
+			// a throw never strands a claim
+			if (ledger !== null) await releaseAll(ledger, answered);
+			if (onError === 'stop' && !isTool(this)) {
+				throw new NodeOperationError(this.getNode(), failure.message, {
+					description: failure.description,
+				});
+			}
+			for (const { claims } of request.groups) {
+				for (const claim of claims) outputs.fail(claim.itemIndex, claim.field, failure.message);
+			}
+		} else {
+			for (const { claim, answer, group } of answered) {
+				outputs.answer(claim, answer, request.response, group.policy.maxAttempts);
+			}
+		}
+
+		const built = outputs.build();
+		const empty = isTool(this)
+			? null
+			: refuseEmptyFirstOutput(this, built, OUTPUT_NAMES[OUTPUT.claimed]);
+		if (empty !== null) throw empty;
+		return built;
+	}
+}
+
+/** Collects items per output, in the order of the input. */
+class Outputs {
+	private readonly placed: Array<{ output: number; item: INodeExecutionData } | undefined>;
+	private readonly hints = new Set<string>();
+
+	constructor(
+		private readonly context: IExecuteFunctions,
+		private readonly items: INodeExecutionData[],
+		private readonly onError: OnError,
+	) {
+		this.placed = new Array(items.length);
+	}
+
+	answer(
+		claim: Claim,
+		answer: ClaimAnswer,
+		response: Request['response'],
+		maxAttempts: number,
+	): void {
+		const field = workFieldOf(claim, answer, this.context.getMode(), maxAttempts);
+		for (const hint of claim.hints) this.hints.add(hint);
+		if (answer.status === 'duplicate' && response === 'nothing' && !isTool(this.context)) return;
+		if (answer.status === 'duplicate' && response === 'error') {
+			this.placeFailure(claim.itemIndex, claim.field, field);
+			return;
+		}
+		this.place(outputOf(answer), claim.itemIndex, claim.field, field);
+	}
+
+	refuse(refused: Refused): void {
+		this.placeFailure(refused.itemIndex, refused.field, {
+			status: 'refused',
+			message: refused.message,
+			code: refused.code,
+		});
+	}
+
+	fail(itemIndex: number, fieldName: string, message: string): void {
+		this.placeFailure(itemIndex, fieldName, { status: 'error', message });
+	}
+
+	build(): INodeExecutionData[][] {
+		const built: INodeExecutionData[][] = OUTPUT_NAMES.map(() => []);
+		for (const placed of this.placed) {
+			if (placed !== undefined) built[placed.output].push(placed.item);
+		}
+		if (this.hints.size > 0) {
+			this.context.addExecutionHints({
+				message: [...this.hints].join('. '),
+				type: 'warning',
+				location: 'outputPane',
+			});
+		}
+		return built;
+	}
+
+	private place(output: number, itemIndex: number, fieldName: string, field: IDataObject): void {
+		const item = isTool(this.context)
+			? { json: { response: toolText(field), [fieldName]: field }, pairedItem: { item: itemIndex } }
+			: withField(this.items[itemIndex], itemIndex, fieldName, field);
+		this.placed[itemIndex] = { output: isTool(this.context) ? OUTPUT.claimed : output, item };
+	}
+
+	/** What is no claim leaves by Error where the node has that output, else by Needs Attention; never by Claimed. */
+	private placeFailure(itemIndex: number, fieldName: string, field: IDataObject): void {
+		if (this.onError === 'errorOutput' && !isTool(this.context)) {
+			this.placed[itemIndex] = {
+				output: OUTPUT.needsAttention,
+				item: errorOutputItem(itemIndex, this.items[itemIndex], String(field.message), {
+					[fieldName]: field,
+				}),
+			};
+			return;
+		}
+		this.place(OUTPUT.needsAttention, itemIndex, fieldName, field);
+	}
+}
+
+/** What an agent reads: the sentence, and the stored result of a duplicate. */
+function toolText(field: IDataObject): string {
+	const result =
+		field.result === undefined || field.result === null
+			? ''
+			: ` Result: ${JSON.stringify(field.result)}`;
+	return `${String(field.message)}${result}`;
+}
+
+async function releaseAll(
+	ledger: Ledger,
+	answered: Array<{ claim: Claim; answer: ClaimAnswer; group: ClaimGroup }>,
+): Promise<void> {
+	const held = answered.filter(({ answer }) => answer.status === 'claimed');
+	if (held.length === 0) return;
+	const [{ group }] = held;
+	// best effort: with the ledger out of reach the leases end by themselves
+	await ledger.works
+		.release(
+			held.map(({ claim }) => claim.item),
+			group.policy.caller,
+		)
+		.catch(() => undefined);
+}
+
+function failureOf(error: unknown): { message: string; description: string } {
+	const { problem, cure, message } = error as { problem?: string; cure?: string; message?: string };
+	return {
+		message: problem ?? message ?? 'The ledger could not be asked.',
+		description: `${cure ?? ''} No item was passed on as claimed.`.trim(),
+	};
+}
+
+function duplicatesFailure(duplicates: IDataObject[]): { message: string; description: string } {
+	const listed = duplicates
+		.slice(0, 10)
+		.map((field) => `${String(field.key)}: ${String(field.message)}`);
+	return {
+		message: `${duplicates.length} of these items ${duplicates.length === 1 ? 'is a duplicate' : 'are duplicates'} of work that was done before`,
+		description: `${listed.join(' ')}${duplicates.length > 10 ? ' …' : ''} Claims of the same batch were undone. To let duplicates pass with their original result, set "A Duplicate Gets" to "The Original Result".`,
+	};
+}
+
+function refusedItems(context: IExecuteFunctions, refused: Refused[]): NodeOperationError {
+	const shown = refused
+		.slice(0, 20)
+		.map(({ itemIndex, message }) => `Item ${itemIndex}: ${message}`);
+	const more = refused.length > 20 ? ` (and ${refused.length - 20} more)` : '';
+	return new NodeOperationError(
+		context.getNode(),
+		refused.length === 1
+			? refused[0].message
+			: `${refused.length} items cannot be claimed; nothing was`,
+		{
+			description: refused.length === 1 ? 'Nothing was claimed.' : `${shown.join(' ')}${more}`,
+			itemIndex: refused[0].itemIndex,
+		},
+	);
+}

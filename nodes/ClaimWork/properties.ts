@@ -1,0 +1,278 @@
+import type { INodeProperties } from 'n8n-workflow';
+
+import { DEFAULT_VOLATILE_FIELDS } from '../../ledger';
+import { DEFAULT_FIELD } from '../execution/work-field';
+
+/** The three parts of the contract in view: identity, window, response; the rest under Options. */
+export const properties: INodeProperties[] = [
+	{
+		displayName: 'Kind',
+		name: 'kind',
+		type: 'string',
+		default: '',
+		required: true,
+		placeholder: 'e.g. invoice',
+		description:
+			'The business this work is, in one word. One kind means one business: flows with the same kind and key guard each other.',
+	},
+	{
+		displayName: 'Version',
+		name: 'version',
+		type: 'string',
+		default: 'v1',
+		required: true,
+		description:
+			'Part of the identity. Raise it to do all work of this kind anew, for example after a mistake.',
+	},
+	{
+		displayName: 'Identify By',
+		name: 'identity',
+		type: 'options',
+		noDataExpression: true,
+		options: [
+			{
+				name: 'Key Fields',
+				value: 'fields',
+				description:
+					'One or several fields of the item that name the business object, such as an order number',
+			},
+			{
+				name: 'Key Expression',
+				value: 'expression',
+				description: 'A value you put together yourself',
+			},
+			{
+				name: 'Content',
+				value: 'content',
+				description: 'Equal content is equal work. For items without any number of their own.',
+			},
+		],
+		default: 'fields',
+		description: 'What counts as the same work',
+	},
+	{
+		displayName: 'Key Fields',
+		name: 'keyFields',
+		type: 'string',
+		typeOptions: { requiresDataPath: 'multiple' },
+		default: '',
+		required: true,
+		placeholder: 'e.g. order_id',
+		description:
+			'Name of the field, or several names separated by commas. Choose the business object (invoice, order, deal + stage), not the event: three events about one invoice carry three event IDs and would bill it three times.',
+		hint: 'The business object, not the event or delivery',
+		displayOptions: { show: { identity: ['fields'] } },
+	},
+	{
+		displayName: 'Key',
+		name: 'key',
+		type: 'string',
+		default: '',
+		required: true,
+		placeholder: 'e.g. {{ $json.order_id }}',
+		description:
+			'A value that is the same each time the same work arrives. It must not depend on the execution, the time or chance: those differ on every retry, and the duplicate would not be recognised.',
+		displayOptions: { show: { identity: ['expression'] } },
+	},
+	{
+		displayName: 'Fields That Count',
+		name: 'contentFields',
+		type: 'string',
+		typeOptions: { requiresDataPath: 'multiple' },
+		default: '',
+		placeholder: 'e.g. customer, lines, total',
+		description:
+			'Names separated by commas. Empty: the whole item, except fields that change with each delivery (see Options).',
+		displayOptions: { show: { identity: ['content'] } },
+	},
+	{
+		displayName: 'Remember',
+		name: 'window',
+		type: 'options',
+		noDataExpression: true,
+		options: [
+			{
+				name: 'Forever',
+				value: 'forever',
+				description: 'Finished work is never done again. Right for money, mails and records.',
+			},
+			{
+				name: 'For a Time After It Is Done',
+				value: 'duration',
+				description:
+					'Finished work may be done again later. Longer than any sender repeats: some replay after days.',
+			},
+			{
+				name: 'Only While It Runs',
+				value: 'while_running',
+				description: 'A lock: no two at once, but each finished run may be followed by another',
+			},
+		],
+		default: 'forever',
+		description: 'How long finished work is remembered',
+	},
+	{
+		displayName: 'Time',
+		name: 'windowAmount',
+		type: 'number',
+		typeOptions: { minValue: 0 },
+		default: 7,
+		displayOptions: { show: { window: ['duration'] } },
+		description: 'Counted from the completion of the work',
+	},
+	{
+		displayName: 'Unit',
+		name: 'windowUnit',
+		type: 'options',
+		noDataExpression: true,
+		options: [
+			{ name: 'Days', value: 'days' },
+			{ name: 'Hours', value: 'hours' },
+			{ name: 'Minutes', value: 'minutes' },
+			{ name: 'Seconds', value: 'seconds' },
+		],
+		default: 'days',
+		displayOptions: { show: { window: ['duration'] } },
+	},
+	{
+		displayName: 'A Duplicate Gets',
+		name: 'response',
+		type: 'options',
+		noDataExpression: true,
+		options: [
+			{
+				name: 'The Original Result',
+				value: 'original',
+				description: 'It leaves by Duplicate with what Complete Work stored',
+			},
+			{
+				name: 'An Error',
+				value: 'error',
+				description: 'The node fails, and claims of the same batch are undone',
+			},
+			{
+				name: 'Nothing',
+				value: 'nothing',
+				description: 'It is dropped. A webhook that waits for an answer then gets an empty one.',
+			},
+		],
+		default: 'original',
+		description: 'What happens with work that was done before',
+	},
+	{
+		displayName: 'If a Run Dies Halfway',
+		name: 'onLapse',
+		type: 'options',
+		noDataExpression: true,
+		options: [
+			{
+				name: 'Run It Again',
+				value: 'run_again',
+				description:
+					'Safe where the target takes an idempotency key or overwrites by a unique field',
+			},
+			{
+				name: 'Hold for Review',
+				value: 'hold',
+				description:
+					'For everything else: nobody knows whether the effect happened, so a person decides',
+			},
+		],
+		default: 'run_again',
+		description:
+			'What happens when an execution disappears between claim and completion (a crash, a restart, a lease that ends)',
+	},
+	{
+		displayName: 'Wait for Running Work (Seconds)',
+		name: 'wait',
+		type: 'number',
+		typeOptions: { minValue: 0, maxValue: 600 },
+		default: 0,
+		description:
+			'When the same work runs elsewhere right now: how long to wait for its result before leaving by Busy. 0 does not wait.',
+	},
+	{
+		displayName: 'Options',
+		name: 'options',
+		type: 'collection',
+		placeholder: 'Add Option',
+		default: {},
+		options: [
+			{
+				displayName: 'Allow a Key That Changes',
+				name: 'allowVolatileKey',
+				type: 'boolean',
+				default: false,
+				description:
+					'Whether to accept a key built from the execution, the time or chance. Only for work that is meant to be done once per run.',
+			},
+			{
+				displayName: 'Attempts',
+				name: 'maxAttempts',
+				type: 'number',
+				typeOptions: { minValue: 1, maxValue: 1000000 },
+				default: 5,
+				description:
+					'How often work is tried before it is dead and waits for a person. Keeps work that kills its run from doing so for ever.',
+			},
+			{
+				displayName: 'Field Name',
+				name: 'field',
+				type: 'string',
+				default: DEFAULT_FIELD,
+				description: 'Name of the field that is added to each item',
+			},
+			{
+				displayName: 'Keep the Item Until Done',
+				name: 'storePayload',
+				type: 'boolean',
+				default: true,
+				description:
+					'Whether the item is kept in the ledger until the work is done, so that it can be replayed (at most 256 kB)',
+			},
+			{
+				displayName: 'Lease (Seconds)',
+				name: 'leaseSeconds',
+				type: 'number',
+				typeOptions: { minValue: 1, maxValue: 31622400 },
+				default: 3600,
+				description:
+					'How long this run owns the work. Longer than the slowest run: when it ends without completion, the work counts as lost.',
+			},
+			{
+				displayName: 'Leave Out Fields',
+				name: 'volatileFields',
+				type: 'string',
+				typeOptions: { rows: 3 },
+				default: DEFAULT_VOLATILE_FIELDS.join(', '),
+				description:
+					'With Content: fields that do not count, separated by commas. Names at any depth, paths (meta.timestamp) and wildcards (*_at).',
+			},
+			{
+				displayName: 'Retry After, at First (Seconds)',
+				name: 'backoffBaseSeconds',
+				type: 'number',
+				typeOptions: { minValue: 0, maxValue: 31622400 },
+				default: 30,
+				description:
+					'Failed work is due again after a random time up to this, doubled with each attempt',
+			},
+			{
+				displayName: 'Retry After, at Most (Seconds)',
+				name: 'backoffCapSeconds',
+				type: 'number',
+				typeOptions: { minValue: 0, maxValue: 31622400 },
+				default: 3600,
+				description: 'The longest time failed work waits for its next attempt',
+			},
+			{
+				displayName: 'Run ID',
+				name: 'runId',
+				type: 'string',
+				default: '',
+				description:
+					'Names a business run (a nightly batch) in the ledger. Never part of the identity: a new run is not new work.',
+			},
+		],
+	},
+];

@@ -1,0 +1,324 @@
+import { randomUUID } from 'crypto';
+import type { IDataObject, IExecuteFunctions, INodeExecutionData } from 'n8n-workflow';
+
+import {
+	identifyByContent,
+	identifyByKey,
+	keyHints,
+	parseFieldNames,
+	payloadText,
+	readField,
+	volatileSources,
+	type ClaimItem,
+	type ClaimPolicy,
+	type ClaimWindow,
+	type KeyPart,
+	type OnLapse,
+	type WorkIdentity,
+} from '../../ledger';
+import { callerOf } from '../execution/caller';
+import { Parameters } from '../execution/parameters';
+import { asWorkField, DEFAULT_FIELD, fieldNameProblem, isOpenClaim } from '../execution/work-field';
+
+/** How many items are looked at for hints: they are for the person who builds the flow, not for every item. */
+const HINTED_ITEMS = 20;
+
+const SECONDS: Record<string, number> = { seconds: 1, minutes: 60, hours: 3600, days: 86_400 };
+
+export type Response = 'original' | 'error' | 'nothing';
+
+/** An item that can be claimed. */
+export interface Claim {
+	itemIndex: number;
+	identity: WorkIdentity;
+	item: ClaimItem;
+	/** Names of the key fields, where the key was read by name. */
+	keyFields: string[];
+	field: string;
+	hints: string[];
+	warnings: string[];
+}
+
+/** An item that cannot be claimed, and why, in words that tell the cure. */
+export interface Refused {
+	itemIndex: number;
+	field: string;
+	message: string;
+	code: string;
+}
+
+/** Items that go into one statement: all but the key is the same for them. */
+export interface ClaimGroup {
+	policy: ClaimPolicy;
+	waitSeconds: number;
+	claims: Claim[];
+}
+
+export interface Request {
+	groups: ClaimGroup[];
+	refused: Refused[];
+	response: Response;
+}
+
+/** Reads the node's parameters for every item. Never throws for an item: what cannot be claimed is refused with its cure. */
+export function readRequest(context: IExecuteFunctions, items: INodeExecutionData[]): Request {
+	const parameters = new Parameters(context);
+	const caller = callerOf(context);
+	const groups = new Map<string, ClaimGroup>();
+	const refused: Refused[] = [];
+	const volatile = volatileParameters(parameters);
+
+	items.forEach((input, itemIndex) => {
+		let field = DEFAULT_FIELD;
+		try {
+			field = readFieldName(parameters, itemIndex, input.json);
+			if (volatile !== null && !parameters.option('allowVolatileKey', itemIndex, false)) {
+				throw new Refusal('volatile_key', volatile);
+			}
+			const scope = {
+				kind: parameters.text('kind', itemIndex),
+				version: parameters.text('version', itemIndex, 'v1'),
+			};
+			const { identity, parts, keyFields } = identify(parameters, itemIndex, input.json, scope);
+			const policy: ClaimPolicy = {
+				kind: identity.kind,
+				version: identity.version,
+				window: readWindow(parameters, itemIndex),
+				onLapse: parameters.read<OnLapse>('onLapse', itemIndex, 'run_again'),
+				leaseSeconds: readNumber(
+					parameters,
+					itemIndex,
+					'leaseSeconds',
+					'Lease (Seconds)',
+					3600,
+					0.001,
+					31_622_400,
+				),
+				maxAttempts: readNumber(
+					parameters,
+					itemIndex,
+					'maxAttempts',
+					'Attempts',
+					5,
+					1,
+					1_000_000,
+					true,
+				),
+				backoffBaseSeconds: readNumber(
+					parameters,
+					itemIndex,
+					'backoffBaseSeconds',
+					'Retry After, at First',
+					30,
+					0,
+					31_622_400,
+				),
+				backoffCapSeconds: readNumber(
+					parameters,
+					itemIndex,
+					'backoffCapSeconds',
+					'Retry After, at Most',
+					3600,
+					0,
+					31_622_400,
+				),
+				caller: { ...caller, runId: parameters.option('runId', itemIndex, '') || undefined },
+			};
+			const waitSeconds = checkedNumber(
+				parameters.read('wait', itemIndex, 0),
+				'Wait for Running Work',
+				0,
+				600,
+			);
+			const payload = parameters.option('storePayload', itemIndex, true)
+				? payloadText(input.json)
+				: { text: null, warnings: [] };
+
+			const groupKey = JSON.stringify([policy, waitSeconds]);
+			const group = groups.get(groupKey) ?? { policy, waitSeconds, claims: [] };
+			groups.set(groupKey, group);
+			group.claims.push({
+				itemIndex,
+				identity,
+				// made here, before anything is sent: a resend after a lost answer finds its own claim by it
+				item: {
+					workId: identity.workId,
+					key: identity.key,
+					token: randomUUID(),
+					payload: payload.text,
+				},
+				keyFields,
+				field,
+				hints:
+					itemIndex < HINTED_ITEMS
+						? keyHints(identity.key, parts, { executionId: caller.execution, now: Date.now() })
+						: [],
+				warnings: payload.warnings,
+			});
+		} catch (error) {
+			refused.push({ itemIndex, field, message: messageOf(error), code: codeOf(error) });
+		}
+	});
+
+	return {
+		groups: [...groups.values()],
+		refused,
+		response: parameters.read<Response>('response', 0, 'original'),
+	};
+}
+
+class Refusal extends Error {
+	constructor(
+		readonly code: string,
+		message: string,
+	) {
+		super(message);
+	}
+}
+
+function identify(
+	parameters: Parameters,
+	itemIndex: number,
+	json: IDataObject,
+	scope: { kind: string; version: string },
+): { identity: WorkIdentity; parts: KeyPart[]; keyFields: string[] } {
+	switch (parameters.read<string>('identity', itemIndex, 'fields')) {
+		case 'fields': {
+			const names = parseFieldNames(parameters.text('keyFields', itemIndex));
+			const parts = names.map((name) => ({ name, value: readField(json, name).value }));
+			return { identity: identifyByKey(scope, parts), parts, keyFields: names };
+		}
+		case 'expression': {
+			const parts = [{ name: 'Key', value: parameters.read<unknown>('key', itemIndex, undefined) }];
+			const glued = !parameters.option('allowVolatileKey', itemIndex, false);
+			return { identity: identifyByKey(scope, parts, { glued }), parts, keyFields: [] };
+		}
+		default: {
+			const names = parseFieldNames(parameters.text('contentFields', itemIndex));
+			const content =
+				names.length === 0
+					? json
+					: Object.fromEntries(names.map((name) => [name, requiredField(json, name)]));
+			const list = parameters.option<string | undefined>('volatileFields', itemIndex, undefined);
+			const volatileFields = list === undefined ? undefined : parseFieldNames(list);
+			return {
+				identity: identifyByContent(scope, content, { volatileFields }),
+				parts: [],
+				keyFields: [],
+			};
+		}
+	}
+}
+
+function requiredField(json: IDataObject, name: string): unknown {
+	const { found, value } = readField(json, name);
+	if (!found) {
+		throw new Refusal(
+			'missing',
+			`The field "${name}" is missing in this item. Check its spelling in "Fields That Count", or leave that empty to use the whole item.`,
+		);
+	}
+	return value;
+}
+
+/** A key that is built from the execution, the time or chance is new on every retry (case 22). Read from the raw text. */
+function volatileParameters(parameters: Parameters): string | null {
+	const names: Array<[string, string]> = [
+		['kind', 'Kind'],
+		['keyFields', 'Key Fields'],
+		['key', 'Key'],
+		['contentFields', 'Fields That Count'],
+		['version', 'Version'],
+	];
+	const identity = parameters.raw('identity') ?? 'fields';
+	const unused: Record<string, string> = {
+		keyFields: 'fields',
+		key: 'expression',
+		contentFields: 'content',
+	};
+	for (const [name, label] of names) {
+		if (unused[name] !== undefined && unused[name] !== identity) continue;
+		const raw = parameters.raw(name);
+		const sources = typeof raw === 'string' ? volatileSources(raw) : [];
+		if (sources.length > 0) {
+			return `${label} uses ${sources.join(' and ')}, which differs each time the same work arrives: a duplicate would not be recognised. Use a value of the business object (an order number), or switch on the option "Allow a Key That Changes".`;
+		}
+	}
+	return null;
+}
+
+function readFieldName(parameters: Parameters, itemIndex: number, json: IDataObject): string {
+	const field = parameters.option<string>('field', itemIndex, DEFAULT_FIELD);
+	const problem = fieldNameProblem(field);
+	if (problem !== null) throw new Refusal('bad_field_name', problem);
+	if (!Object.hasOwn(json, field)) return field;
+	const present = asWorkField(json[field]);
+	// an answer of ours that holds no claim may be replaced: so that Busy can wait and come back here
+	if (present !== null && !isOpenClaim(present)) return field;
+	throw new Refusal(
+		'field_clash',
+		present === null
+			? `The item already has a field "${field}", which would be lost. Choose another name in the option "Field Name".`
+			: `The item already holds an open claim in "${field}" (${present.kind ?? 'work'} ${present.key ?? present.workId}), whose token would be lost. Choose another name in the option "Field Name".`,
+	);
+}
+
+function readWindow(parameters: Parameters, itemIndex: number): ClaimWindow {
+	const mode = parameters.read<ClaimWindow['mode']>('window', itemIndex, 'forever');
+	if (mode !== 'duration') return { mode };
+	const amount = Number(parameters.read<unknown>('windowAmount', itemIndex, 7));
+	const seconds =
+		amount * (SECONDS[parameters.read<string>('windowUnit', itemIndex, 'days')] ?? NaN);
+	if (!(seconds > 0 && seconds <= 3.2e9)) {
+		throw new Refusal(
+			'bad_parameter',
+			`Time is ${amount}: it must be above 0 and at most 100 years. To forget at once, use "Only While It Runs".`,
+		);
+	}
+	return { mode, seconds };
+}
+
+function readNumber(
+	parameters: Parameters,
+	itemIndex: number,
+	name: string,
+	label: string,
+	fallback: number,
+	least: number,
+	most: number,
+	whole = false,
+): number {
+	return checkedNumber(
+		parameters.option<unknown>(name, itemIndex, fallback),
+		label,
+		least,
+		most,
+		whole,
+	);
+}
+
+function checkedNumber(
+	given: unknown,
+	label: string,
+	least: number,
+	most: number,
+	whole = false,
+): number {
+	const value = typeof given === 'string' && given.trim() === '' ? NaN : Number(given);
+	if (!(value >= least && value <= most) || (whole && !Number.isInteger(value))) {
+		throw new Refusal(
+			'bad_parameter',
+			`${label} must be a ${whole ? 'whole ' : ''}number from ${least} to ${most}, not ${String(given).slice(0, 50)}.`,
+		);
+	}
+	return value;
+}
+
+function messageOf(error: unknown): string {
+	return error instanceof Error ? error.message : String(error);
+}
+
+function codeOf(error: unknown): string {
+	const code = (error as { code?: unknown }).code;
+	return typeof code === 'string' ? code : 'unreadable_parameter';
+}

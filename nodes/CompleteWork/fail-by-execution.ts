@@ -1,0 +1,55 @@
+import type { IDataObject } from 'n8n-workflow';
+
+import type { Caller, FailedWork, Works } from '../../ledger';
+
+/** What the Error Trigger hands over; `execution` is missing when a trigger node failed. */
+interface ErrorTriggerPayload extends IDataObject {
+	execution?: { id?: string | number; retryOf?: string | number; error?: { message?: string } };
+	trigger?: { error?: { message?: string } };
+}
+
+/** Settles what a failed execution left open, and says so. */
+export async function failByExecution(
+	works: Works,
+	json: IDataObject,
+	givenExecution: string,
+	instance: string,
+	caller: Caller,
+): Promise<IDataObject> {
+	const { execution, trigger } = json as ErrorTriggerPayload;
+	// n8n's Retry has a new execution id, but the claim was made by the first one
+	const executions = (
+		givenExecution !== '' ? [givenExecution] : [execution?.id, execution?.retryOf]
+	)
+		.filter((id) => id !== undefined && id !== null && id !== '')
+		.map(String);
+	if (executions.length === 0) {
+		if (trigger !== undefined || execution !== undefined) {
+			return {
+				status: 'nothing_to_fail',
+				message: 'A trigger failed before there was an execution: no work was claimed.',
+				works: [],
+			};
+		}
+		throw new Error(
+			'There is no execution id on this item. Begin this workflow with an Error Trigger, or set Execution ID.',
+		);
+	}
+	const reason = execution?.error?.message ?? trigger?.error?.message ?? 'The execution failed.';
+	const settled = await works.failExecution(instance, executions, reason, caller);
+	return {
+		status: settled.length === 0 ? 'nothing_to_fail' : 'failed',
+		message:
+			settled.length === 0
+				? `Execution ${executions.join(', ')} left no work open.`
+				: `${settled.length} ${settled.length === 1 ? 'work' : 'works'} of execution ${executions.join(', ')} settled: ${summary(settled)}.`,
+		executions,
+		works: settled as unknown as IDataObject[],
+	};
+}
+
+function summary(settled: FailedWork[]): string {
+	const counts = new Map<string, number>();
+	for (const { state } of settled) counts.set(state, (counts.get(state) ?? 0) + 1);
+	return [...counts].map(([state, count]) => `${count} ${state}`).join(', ');
+}

@@ -1,0 +1,173 @@
+import type { IDataObject, INodeExecutionData } from 'n8n-workflow';
+
+import { parseFieldNames, readField, type Caller, type HoldAnswer, type Works } from '../../ledger';
+import type { Parameters } from '../execution/parameters';
+import { withoutOwnFields } from '../execution/work-field';
+import type { FoundClaim } from './find-claim';
+import type { Operation } from './properties';
+
+/** One claim to settle, with what the node says about it. */
+export interface Settlement {
+	itemIndex: number;
+	field: string;
+	claim: FoundClaim;
+	result?: unknown;
+	externalRef: string | null;
+	error: string;
+	landed: 'no' | 'unknown';
+	permanent: boolean;
+	leaseSeconds?: number;
+	warnings: string[];
+}
+
+/** Reads what this operation needs for an item. Throws, naming the field, for what cannot be used. */
+export function readSettlement(
+	operation: Operation,
+	parameters: Parameters,
+	input: INodeExecutionData,
+	itemIndex: number,
+	field: string,
+): Omit<Settlement, 'claim'> {
+	const warnings: string[] = [];
+	const settlement: Omit<Settlement, 'claim'> = {
+		itemIndex,
+		field,
+		externalRef: null,
+		error: '',
+		landed: 'unknown',
+		permanent: false,
+		warnings,
+	};
+	switch (operation) {
+		case 'complete':
+			settlement.result = readResult(parameters, input.json, itemIndex);
+			settlement.externalRef = readReference(parameters, itemIndex, warnings);
+			break;
+		case 'recordReference':
+			settlement.externalRef = readReference(parameters, itemIndex, warnings);
+			if (settlement.externalRef === null) {
+				throw new Error(
+					'External Reference is empty: there is nothing to record. Choose the field with the ID that the target gave.',
+				);
+			}
+			break;
+		case 'fail':
+			settlement.error =
+				parameters.text('error', itemIndex) || incomingError(input) || 'The step failed.';
+			settlement.landed = parameters.read<'no' | 'unknown'>('landed', itemIndex, 'unknown');
+			settlement.permanent = parameters.option('permanent', itemIndex, false);
+			break;
+		case 'extend': {
+			const lease = parameters.option<unknown>('leaseSeconds', itemIndex, undefined);
+			if (lease !== undefined) {
+				const seconds = Number(lease);
+				if (!(seconds > 0 && seconds <= 31_622_400)) {
+					throw new Error(
+						`Lease (Seconds) must be above 0 and at most 31622400, not ${String(lease).slice(0, 50)}.`,
+					);
+				}
+				settlement.leaseSeconds = seconds;
+			}
+			break;
+		}
+		case 'release':
+		case 'failByExecution':
+			break;
+	}
+	return settlement;
+}
+
+/** Sends all settlements of one operation, in one round trip per 5,000. */
+export async function settle(
+	works: Works,
+	operation: Operation,
+	settlements: Settlement[],
+	caller: Caller,
+): Promise<HoldAnswer[]> {
+	const items = settlements.map((s) => ({ ...s, workId: s.claim.workId, token: s.claim.token }));
+	switch (operation) {
+		case 'complete':
+			return await works.complete(items, caller);
+		case 'fail':
+			return await works.fail(items, caller);
+		case 'recordReference':
+			return await works.recordReference(
+				items.map((item) => ({ ...item, externalRef: item.externalRef ?? '' })),
+				caller,
+			);
+		case 'extend':
+			return await works.extend(items, caller);
+		case 'release':
+			return await works.release(items, caller);
+		case 'failByExecution':
+			return [];
+	}
+}
+
+function readResult(parameters: Parameters, json: IDataObject, itemIndex: number): unknown {
+	switch (parameters.read<string>('result', itemIndex, 'item')) {
+		case 'none':
+			return undefined;
+		case 'fields': {
+			const names = parseFieldNames(parameters.text('resultFields', itemIndex));
+			return Object.fromEntries(
+				names.flatMap((name) => {
+					const { found, value } = readField(json, name);
+					return found ? [[name, value]] : [];
+				}),
+			);
+		}
+		case 'expression':
+			return parameters.read<unknown>('resultValue', itemIndex, null) ?? null;
+		default: {
+			const { error, ...rest } = withoutOwnFields(json);
+			return error === undefined || error === null ? rest : { ...rest, error };
+		}
+	}
+}
+
+/**
+ * The reference as text. Completing must not fail because of it (the effect has landed), so what is no reference becomes
+ * a warning.
+ */
+function readReference(
+	parameters: Parameters,
+	itemIndex: number,
+	warnings: string[],
+): string | null {
+	const reference = parameters.text('externalRef', itemIndex).trim();
+	const isSet =
+		typeof parameters.raw('externalRef') === 'string' && parameters.raw('externalRef') !== '';
+	if (
+		reference === '' ||
+		['undefined', 'null', 'NaN'].includes(reference) ||
+		reference.includes('[object Object]')
+	) {
+		if (isSet)
+			warnings.push(
+				'External Reference gave no value, so none was stored. Check the field it names.',
+			);
+		return null;
+	}
+	if (reference.length > 2_000 || reference.includes('\0') || !reference.isWellFormed()) {
+		warnings.push(
+			'External Reference is no identifier (too long, or not plain text), so none was stored.',
+		);
+		return null;
+	}
+	return reference;
+}
+
+/** The error that n8n's error output, or an earlier node of this package, put on the item. */
+function incomingError(input: INodeExecutionData): string {
+	for (const value of [
+		input.json.error,
+		...Object.values(input.json).map((v) => (v as IDataObject | null)?.inputError),
+		input.error,
+	]) {
+		if (typeof value === 'string' && value !== '') return value;
+		const message = (value as { message?: unknown } | null | undefined)?.message;
+		if (typeof message === 'string' && message !== '') return message;
+	}
+	return '';
+}
