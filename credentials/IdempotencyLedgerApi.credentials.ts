@@ -4,7 +4,8 @@ import type { ICredentialType, INodeProperties } from 'n8n-workflow';
 export class IdempotencyLedgerApi implements ICredentialType {
 	name = 'idempotencyLedgerApi';
 
-	displayName = 'Idempotency Ledger (Postgres)';
+	/** The editor leaves "API" out where it shows the name; n8n's rules ask for it here. */
+	displayName = 'Idempotency Ledger (Postgres) API';
 
 	icon = {
 		light: 'file:idempotency-ledger.svg',

@@ -53,7 +53,7 @@ export async function importVariant(variant: ExampleVariant): Promise<string> {
 		}
 		if (node.name === 'Answer with Invoice') {
 			node.parameters.responseBody =
-				"={{ { ...$json.work.result, claim: $('Claim Work').item.json.work } }}";
+				"={{ { ...$('Create Invoice').item.json, claim: $('Claim Work').item.json.work } }}";
 		}
 	}
 	const credentials = await importLedgerCredential('Idempotency Ledger');
