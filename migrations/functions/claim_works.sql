@@ -133,8 +133,12 @@ begin
 			end,
 			settled_by = case f.outcome when 'settled' then 'reference' when 'lapse_held' then 'lapse'
 				when 'lapse_dead' then 'lapse' when 'resent' then w.settled_by end,
-			prior = case f.outcome when 'renewed' then remember_work(w) when 'retaken' then remember_work(w)
-				when 'resent' then w.prior end,
+			-- as text, for a release: jsonb would refuse a payload's NUL
+			prior = case when f.outcome in ('renewed', 'retaken') then remember_work(w) || case
+					when w.payload is not null and (f.outcome = 'renewed' or f.payload is not null)
+						then jsonb_build_object('payload_text', w.payload::text)
+					else '{}' end
+				when f.outcome = 'resent' then w.prior end,
 			prior_result = case f.outcome when 'renewed' then w.result when 'resent' then w.prior_result end,
 			instance = case when f.outcome in ('renewed', 'retaken') then t.caller ->> 'instance' else w.instance end,
 			workflow = case when f.outcome in ('renewed', 'retaken') then t.caller ->> 'workflow' else w.workflow end,

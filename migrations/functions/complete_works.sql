@@ -91,9 +91,10 @@ begin
 		where i.work_id <> all(v_settled)
 	), judged as materialized (
 		select f.*,
-			-- the reference recorded first stands; a different one may mean two effects, so it is reported
-			(f.work).external_ref is not null and f.external_ref is not null
-				and (f.work).external_ref <> f.external_ref as ref_differs,
+			-- the reference recorded first stands; a different one may mean two effects, so it is reported, and so is one
+			-- that comes after a completion without any
+			f.external_ref is not null and case when f.accepted then (f.work).external_ref <> f.external_ref
+				else (f.work).external_ref is distinct from f.external_ref end as ref_differs,
 			f.standing = 'done' and not f.accepted and not result_equals(f.work, f.result) as result_differs,
 			f.accepted and (f.standing <> 'owner' or (f.work).locked_until <= v_now) as late
 		from found f

@@ -44,6 +44,13 @@ begin
 			continue;
 		end if;
 
+		if v_standing = 'done' and w.settled_by = 'reference' and r.landed = 'unknown' then
+			-- a resend of the failure that this reference settled gets the same answer
+			return query select * from hold_reply(r.ord::integer - 1, r.work_id, w, 'completed',
+				'{"repeated": true, "reason": "settled as done by the reference recorded before"}');
+			continue;
+		end if;
+
 		if v_standing = 'done' then
 			insert into decision_log (work_id, event, outcome, generation, attempt, token, fired, checked, detail)
 			values (r.work_id, 'fail', 'refused', w.generation, w.attempt, r.token, p_options -> 'caller',

@@ -65,7 +65,7 @@ begin
 				result = w.prior_result, result_hash = p.result_hash, external_ref = p.external_ref,
 				decision_key = p.decision_key, last_error = p.last_error, outcome_known = p.outcome_known,
 				settled_by = p.settled_by, stub = p.stub,
-				payload = case when p.state = 'done' then null else payload end,
+				payload = case when p.state = 'done' then null else coalesce((w.prior ->> 'payload_text')::json, payload) end,
 				instance = p.instance, workflow = p.workflow, workflow_name = p.workflow_name, execution = p.execution,
 				parent_execution = p.parent_execution, node = p.node, mode = p.mode, run_id = p.run_id,
 				first_started_at = p.first_started_at, claimed_at = p.claimed_at, completed_at = p.completed_at,
