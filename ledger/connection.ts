@@ -1,4 +1,5 @@
 import { randomBytes } from 'crypto';
+import type { Socket } from 'net';
 import type { ConnectionOptions } from 'tls';
 import { Pool, type PoolClient, type QueryResultRow } from 'pg';
 
@@ -11,6 +12,7 @@ import {
 	type InstalledVersion,
 } from './schema';
 import { quotedIdentifier, type CompleteSettings } from './settings';
+import { TunnelStream, type OpenChannel } from './tunnel-stream';
 
 /** A call is sent again after passing failures: at most this often, and not beyond this time. */
 const MAX_TRIES = 4;
@@ -34,6 +36,7 @@ export class LedgerConnection {
 			// a function: an empty password must not fall back to PGPASSWORD or a file of the n8n process
 			password: () => settings.password,
 			ssl: tlsOptions(settings),
+			...(settings.tunnel === null ? {} : { stream: tunnelled(settings.tunnel.open) }),
 			max: settings.maxConnections,
 			connectionTimeoutMillis: settings.connectTimeoutSeconds * 1000,
 			idleTimeoutMillis: 30_000,
@@ -180,13 +183,18 @@ export class LedgerConnection {
 	}
 }
 
+/** The driver's types ask for a socket; it uses no more of one than a TunnelStream has. */
+function tunnelled(open: OpenChannel): () => Socket {
+	return () => new TunnelStream(open) as unknown as Socket;
+}
+
 function tlsOptions(settings: CompleteSettings): false | ConnectionOptions {
-	switch (settings.tls) {
-		case 'off':
-			return false;
-		case 'require':
-			return { rejectUnauthorized: false };
-		case 'verify':
-			return { rejectUnauthorized: true, ...(settings.ca === null ? {} : { ca: settings.ca }) };
-	}
+	if (settings.tls === 'off') return false;
+	return {
+		rejectUnauthorized: settings.tls === 'verify',
+		...(settings.tls === 'verify' && settings.ca !== null ? { ca: settings.ca } : {}),
+		...(settings.clientCert !== null && settings.clientPrivateKey !== null
+			? { cert: settings.clientCert, key: settings.clientPrivateKey }
+			: {}),
+	};
 }

@@ -4,7 +4,8 @@
  */
 export type * from './contract';
 export { LedgerError, isLedgerError, type LedgerErrorCode } from './errors';
-export type { LedgerSettings, TlsMode } from './settings';
+export { pemText, type LedgerSettings, type TlsMode } from './settings';
+export type { OpenChannel } from './tunnel-stream';
 export {
 	Ledger,
 	checkLedger,

@@ -2,6 +2,7 @@ import { createHash } from 'crypto';
 import stringify from 'fast-json-stable-stringify';
 
 import { LedgerError } from './errors';
+import type { OpenChannel } from './tunnel-stream';
 
 /** How the connection is encrypted: not at all, without checking the server's certificate, or checking it. */
 export type TlsMode = 'off' | 'require' | 'verify';
@@ -19,6 +20,15 @@ export interface LedgerSettings {
 	tls?: TlsMode;
 	/** PEM text of the authority to trust with `verify`; without it, the system's own. */
 	ca?: string;
+	/** PEM text of a certificate this client shows, with `require` or `verify`; needs `clientPrivateKey`. */
+	clientCert?: string;
+	/** PEM text of the key of `clientCert`, without a passphrase. */
+	clientPrivateKey?: string;
+	/**
+	 * A way to the server other than a plain socket, such as an SSH tunnel. `identity` tells tunnels apart (equal settings
+	 * share a pool): a text made of all that `open` depends on.
+	 */
+	tunnel?: { identity: string; open: OpenChannel };
 	/** Default 10, at most 200. */
 	maxConnections?: number;
 	/** Seconds to wait for a connection, the wait for a free one included. Default 10. */
@@ -29,7 +39,14 @@ export interface LedgerSettings {
 	automaticMigration?: boolean;
 }
 
-export type CompleteSettings = Required<Omit<LedgerSettings, 'ca'>> & { ca: string | null };
+export type CompleteSettings = Required<
+	Omit<LedgerSettings, 'ca' | 'clientCert' | 'clientPrivateKey' | 'tunnel'>
+> & {
+	ca: string | null;
+	clientCert: string | null;
+	clientPrivateKey: string | null;
+	tunnel: NonNullable<LedgerSettings['tunnel']> | null;
+};
 
 /** Fills in the defaults. Throws `LedgerError` (`bad_settings`) naming the field. */
 export function readSettings(given: LedgerSettings): CompleteSettings {
@@ -43,7 +60,10 @@ export function readSettings(given: LedgerSettings): CompleteSettings {
 		password: text(given.password),
 		schema: text(given.schema ?? '') || 'idempotency',
 		tls: given.tls ?? 'off',
-		ca: text(given.ca).trim() || null,
+		ca: pemText(given.ca),
+		clientCert: pemText(given.clientCert),
+		clientPrivateKey: pemText(given.clientPrivateKey),
+		tunnel: given.tunnel ?? null,
 		maxConnections: Number(given.maxConnections ?? 10),
 		connectTimeoutSeconds: Number(given.connectTimeoutSeconds ?? 10),
 		queryTimeoutSeconds: Number(given.queryTimeoutSeconds ?? 30),
@@ -87,6 +107,13 @@ export function readSettings(given: LedgerSettings): CompleteSettings {
 			);
 		}
 	}
+	if ((settings.clientCert === null) !== (settings.clientPrivateKey === null)) {
+		throw bad(
+			settings.clientPrivateKey === null ? 'clientPrivateKey' : 'clientCert',
+			'is empty although the other one of the pair is given',
+			'Paste both the certificate and its key, or neither.',
+		);
+	}
 	quotedIdentifier(settings.schema);
 	return settings;
 }
@@ -109,6 +136,17 @@ export function quotedIdentifier(name: string): string {
 /** One pool per credential and process: equal settings share one. Holds a digest, not the password. */
 export function settingsDigest(settings: CompleteSettings): string {
 	return createHash('sha256').update(stringify(settings)).digest('hex');
+}
+
+/** PEM text; a paste into a one-line field turned its line breaks into spaces. null when empty. */
+export function pemText(value: unknown): string | null {
+	const pem = text(value).trim();
+	if (pem === '') return null;
+	return pem.replace(
+		/(-----BEGIN [A-Z0-9 ]+-----)([^-]*)(-----END [A-Z0-9 ]+-----)/g,
+		(_, begin: string, body: string, end: string) =>
+			`${begin}\n${body.trim().split(/\s+/).join('\n')}\n${end}`,
+	);
 }
 
 function text(value: unknown): string {
