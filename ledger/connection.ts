@@ -57,10 +57,21 @@ export class LedgerConnection {
 	async query<Row extends QueryResultRow>(text: string, values: unknown[]): Promise<Row[]> {
 		return await this.persist(async () => {
 			await this.ensureSchema();
-			return await this.withClient(async (client) => {
-				const query = { text, values, query_timeout: this.settings.queryTimeoutSeconds * 1000 };
-				return (await client.query<Row>(query)).rows;
-			});
+			let sent = false;
+			const send = async () =>
+				await this.withClient(async (client) => {
+					sent = true;
+					const query = { text, values, query_timeout: this.settings.queryTimeoutSeconds * 1000 };
+					return (await client.query<Row>(query)).rows;
+				});
+			try {
+				return await send();
+			} catch (error) {
+				const failure = this.describe(error);
+				// it may be committed all the same: sent once more, it is looked up by its token
+				if (!sent || failure.code !== 'timeout') throw failure;
+				return await send();
+			}
 		});
 	}
 

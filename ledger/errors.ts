@@ -193,7 +193,7 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 			return say(
 				'no_permission',
 				`User "${at.user}" lacks a right in schema "${at.schema}" (${words}).`,
-				'Grant usage on the schema and execute on its functions, or use the role that installed it.',
+				'Grant usage on the schema, execute on its functions and select on ledger_version, or use the role that installed it.',
 			);
 		case '25006':
 			return say(

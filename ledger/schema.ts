@@ -62,9 +62,13 @@ export function functionsDigest(from: SchemaSource = schemaSource()): string {
 	return hash.digest('hex');
 }
 
-/** `:"schema"` is psql's spelling of a quoted variable, so the same files run by hand. */
+/**
+ * `:"schema"` is psql's spelling of a quoted variable, so the same files run by hand. Comments stay as they are, as in
+ * psql: a line break in the name would end them.
+ */
 function inSchema(sql: string, schema: string): string {
-	return sql.replaceAll(':"schema"', () => quotedIdentifier(schema));
+	const quoted = quotedIdentifier(schema);
+	return sql.replace(/--.*|:"schema"/g, (found) => (found.startsWith('--') ? found : quoted));
 }
 
 /** Reads what is installed; null where the schema or its version table is missing. */
@@ -109,49 +113,109 @@ export function upgradeStatements(
 	installed: InstalledVersion | null,
 	from: SchemaSource = schemaSource(),
 ): string[] {
-	const quoted = quotedIdentifier(schema);
 	const statements: string[] = [];
 	for (const migration of from.migrations) {
 		if (installed === null || migration.number > installed.schemaVersion)
 			statements.push(inSchema(migration.sql, schema));
 	}
 	const newContract = installed === null || installed.contract < from.contract;
-	if (newContract) {
-		// bodies are checked when they first run: the files need no order among themselves
-		statements.push('set local check_function_bodies = off');
-		for (const { sql } of from.functions) statements.push(inSchema(sql, schema));
-		// in the same transaction: a function is executable by everybody until this line
-		statements.push(`revoke all on all functions in schema ${quoted} from public`);
-	}
-	const newestMigration = from.migrations[from.migrations.length - 1].number;
-	statements.push(
-		`insert into ${quoted}.ledger_version as v (schema_version, contract, package_version)
-		values (${newestMigration}, ${from.contract}, '${from.packageVersion.replace(/'/g, "''")}')
-		on conflict (one) do update set
-			schema_version = greatest(v.schema_version, excluded.schema_version),
-			contract = greatest(v.contract, excluded.contract),
-			package_version = excluded.package_version, updated_at = clock_timestamp()`,
-	);
+	if (newContract) statements.push(...functionStatements(schema, from));
+	statements.push(versionStatement(schema, from));
 	return statements;
 }
 
-/** The whole installation as one text for psql, for a database administrator. */
-export function installationScript(schema: string, from: SchemaSource = schemaSource()): string {
-	const statements = upgradeStatements(schema, null, from).map(
-		(sql) => `${sql.trimEnd().replace(/;$/, '')};`,
-	);
+function functionStatements(schema: string, from: SchemaSource): string[] {
 	return [
-		'begin;',
-		`create schema if not exists ${quotedIdentifier(schema)};`,
-		...statements,
-		'commit;',
+		// bodies are checked when they first run: the files need no order among themselves
+		'set local check_function_bodies = off',
+		...from.functions.map(({ sql }) => inSchema(sql, schema)),
+		// in the same transaction: a function is executable by everybody until this line
+		`revoke all on all functions in schema ${quotedIdentifier(schema)} from public`,
+	];
+}
+
+function versionStatement(schema: string, from: SchemaSource): string {
+	const newestMigration = from.migrations[from.migrations.length - 1].number;
+	return `insert into ${quotedIdentifier(schema)}.ledger_version as v (schema_version, contract, package_version)
+		values (${newestMigration}, ${from.contract}, ${quotedLiteral(from.packageVersion)})
+		on conflict (one) do update set
+			schema_version = greatest(v.schema_version, excluded.schema_version),
+			contract = greatest(v.contract, excluded.contract),
+			package_version = excluded.package_version, updated_at = clock_timestamp()`;
+}
+
+/** The advisory lock of installers. A transaction's: a session's would leak through a transaction pooler. */
+function lockName(schema: string): string {
+	return `n8n-nodes-idempotency:${schema}`;
+}
+
+/**
+ * The whole installation as one text, for a database administrator with psql (or any client that sends several
+ * statements): one transaction, under the lock that installing processes take. Safe to run again: it looks at what is
+ * installed, makes the schema and runs the migrations that are missing, and replaces the functions. Where the database is
+ * newer than this package it raises an error and changes nothing. Throws `LedgerError` for a name PostgreSQL refuses.
+ */
+export function installationScript(schema: string, from: SchemaSource = schemaSource()): string {
+	const quoted = quotedIdentifier(schema);
+	const newestMigration = from.migrations[from.migrations.length - 1].number;
+	const migrations = from.migrations.map(
+		({ number, sql }) => `	if v_schema_version < ${number} then
+		execute ${dollarQuoted('migration', inSchema(sql, schema))};
+	end if;`,
+	);
+	// not "create schema if not exists": that asks for the right to create one even where it exists
+	const tables = `
+declare
+	v_schema_version integer := 0;
+	v_contract integer := 0;
+begin
+	perform pg_advisory_xact_lock(hashtextextended(${quotedLiteral(lockName(schema))}, 0));
+	if to_regnamespace(${quotedLiteral(quoted)}) is null then
+		create schema ${quoted};
+	end if;
+	if to_regclass(${quotedLiteral(`${quoted}.ledger_version`)}) is not null then
+		select coalesce(max(schema_version), 0), coalesce(max(contract), 0) into v_schema_version, v_contract
+		from ${quoted}.ledger_version;
+	end if;
+	if v_schema_version > ${newestMigration} or v_contract > ${from.contract} then
+		raise exception 'The installed ledger is newer (schema version %, contract %) than this script (${newestMigration}, ${from.contract}): nothing was changed.',
+			v_schema_version, v_contract
+			using hint = 'Older packages work with newer functions; for an upgrade take the script of a newer package.';
+	end if;
+${migrations.join('\n')}
+end
+`;
+	const statements = [
+		'begin isolation level read committed',
+		`set local lock_timeout = '60s'`,
+		`do ${dollarQuoted('ledger', tables)}`,
+		...functionStatements(schema, from),
+		versionStatement(schema, from),
+		'commit',
+	];
+	return [
+		`-- n8n-nodes-idempotency ${from.packageVersion}: schema version ${newestMigration}, contract ${from.contract}.`,
+		'-- Installs the ledger, or upgrades an older one. Run it as the role that owns the ledger, not as a superuser: its',
+		"-- functions run with their owner's rights.",
+		...statements.map((sql) => `${sql.trimEnd().replace(/;$/, '')};`),
 		'',
 	].join('\n');
 }
 
+/** As standard_conforming_strings reads it, PostgreSQL's default. */
+function quotedLiteral(text: string): string {
+	return `'${text.replace(/'/g, "''")}'`;
+}
+
+/** A dollar-quoted text; the tag grows until the text (a schema's name may be anything) does not hold it. */
+function dollarQuoted(tag: string, text: string): string {
+	let free = tag;
+	while (text.includes(`$${free}$`)) free += '_';
+	return `$${free}$${text}$${free}$`;
+}
+
 /**
- * Installs or upgrades the schema, in one transaction under an advisory lock of that transaction (a session's lock would
- * leak through a transaction pooler). Of several processes one installs; the others wait for it and find it done.
+ * Installs or upgrades the schema, in one transaction under an advisory lock of that transaction. Of several processes one installs; the others wait for it and find it done.
  * A database newer than this package is left alone. Throws what PostgreSQL throws, and `LedgerError` where the role may
  * not create the schema.
  */
@@ -162,12 +226,11 @@ export async function installSchema(
 ): Promise<InstalledVersion> {
 	const quoted = quotedIdentifier(schema);
 	let committed = false;
-	await client.query('begin');
+	// under repeatable read (a default of some servers) the wait for the lock would leave an old snapshot behind
+	await client.query('begin isolation level read committed');
 	try {
 		await client.query(`set local lock_timeout = '60s'`);
-		await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [
-			`n8n-nodes-idempotency:${schema}`,
-		]);
+		await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [lockName(schema)]);
 		const exists = await client.query('select 1 from pg_catalog.pg_namespace where nspname = $1', [
 			schema,
 		]);

@@ -185,7 +185,7 @@ async function main() {
 		process.on(signal, () => {
 			// A second Ctrl-C does not wait; what runs then ends by itself, as its keepers see to it.
 			if (stopping) process.exit(130);
-			report('stopping (PostgreSQL and n8n end cleanly, up to 20 s)');
+			report('stopping all that was started');
 			stopping = true;
 			interrupted();
 			void stage.close().then(() => process.exit(signal === 'SIGINT' ? 130 : 143));

@@ -13,11 +13,14 @@ import { ledgerOf, testLedger } from '../execution/credential';
 import {
 	errorOutputItem,
 	isTool,
+	nodeError,
 	onErrorOf,
 	refuseEmptyFirstOutput,
+	stopOnThrow,
+	stoppingError,
 	type OnError,
 } from '../execution/failing-closed';
-import { withField } from '../execution/work-field';
+import { withField, withInputError } from '../execution/work-field';
 import { OUTPUT, OUTPUT_NAMES, outputOf, workFieldOf } from './answer';
 import { properties } from './properties';
 import { readRequest, type Claim, type ClaimGroup, type Refused, type Request } from './request';
@@ -50,71 +53,84 @@ export class ClaimWork implements INodeType {
 	methods = { credentialTest: { testLedger } };
 
 	async execute(this: IExecuteFunctions): Promise<INodeExecutionData[][]> {
-		const items = this.getInputData();
-		const onError = onErrorOf(this);
-		const outputs = new Outputs(this, items, onError);
-
-		const request = readRequest(this, items);
-		if (request.refused.length > 0 && onError === 'stop' && !isTool(this)) {
-			throw refusedItems(this, request.refused);
-		}
-		for (const refused of request.refused) outputs.refuse(refused);
-
-		let failure: { message: string; description: string } | null = null;
-		const answered: Array<{ claim: Claim; answer: ClaimAnswer; group: ClaimGroup }> = [];
-		let ledger: Ledger | null = null;
 		try {
-			ledger = await ledgerOf(this);
-			for (const group of request.groups) {
-				const answers = await ledger.works.claimAndWait(
-					group.claims.map((claim) => claim.item),
-					group.policy,
-					{ seconds: group.waitSeconds, signal: this.getExecutionCancelSignal() },
-				);
-				group.claims.forEach((claim, i) => answered.push({ claim, answer: answers[i], group }));
-			}
+			return await claimItems.call(this);
 		} catch (error) {
-			failure = failureOf(error);
+			// whatever it is: under "Continue" n8n would send every item on as claimed
+			if (!isTool(this)) stopOnThrow(this);
+			throw new NodeOperationError(this.getNode(), error as Error);
 		}
-
-		const duplicates = answered.filter(({ answer }) => answer.status === 'duplicate');
-		if (
-			failure === null &&
-			request.response === 'error' &&
-			duplicates.length > 0 &&
-			onError === 'stop' &&
-			!isTool(this)
-		) {
-			failure = duplicatesFailure(
-				duplicates.map(({ answer, claim, group }) =>
-					workFieldOf(claim, answer, this.getMode(), group.policy.maxAttempts),
-				),
-			);
-		}
-		if (failure !== null) {
-			// a throw never strands a claim
-			if (ledger !== null) await releaseAll(ledger, answered);
-			if (onError === 'stop' && !isTool(this)) {
-				throw new NodeOperationError(this.getNode(), failure.message, {
-					description: failure.description,
-				});
-			}
-			for (const { claims } of request.groups) {
-				for (const claim of claims) outputs.fail(claim.itemIndex, claim.field, failure.message);
-			}
-		} else {
-			for (const { claim, answer, group } of answered) {
-				outputs.answer(claim, answer, request.response, group.policy.maxAttempts);
-			}
-		}
-
-		const built = outputs.build();
-		const empty = isTool(this)
-			? null
-			: refuseEmptyFirstOutput(this, built, OUTPUT_NAMES[OUTPUT.claimed]);
-		if (empty !== null) throw empty;
-		return built;
 	}
+}
+
+async function claimItems(this: IExecuteFunctions): Promise<INodeExecutionData[][]> {
+	const items = this.getInputData();
+	const onError = onErrorOf(this);
+	const outputs = new Outputs(this, items, onError);
+
+	const request = readRequest(this, items);
+	if (request.refused.length > 0 && onError === 'stop' && !isTool(this)) {
+		throw refusedItems(this, request.refused);
+	}
+	for (const refused of request.refused) outputs.refuse(refused);
+
+	let failure: { message: string; description: string } | null = null;
+	const answered: Array<{ claim: Claim; answer: ClaimAnswer; group: ClaimGroup }> = [];
+	let ledger: Ledger | null = null;
+	try {
+		ledger = await ledgerOf(this);
+		for (const group of request.groups) {
+			const answers = await ledger.works.claimAndWait(
+				group.claims.map((claim) => claim.item),
+				group.policy,
+				{ seconds: group.waitSeconds, signal: this.getExecutionCancelSignal() },
+			);
+			group.claims.forEach((claim, i) => answered.push({ claim, answer: answers[i], group }));
+		}
+	} catch (error) {
+		failure = failureOf(error);
+	}
+
+	const duplicates = answered.filter(({ answer }) => answer.status === 'duplicate');
+	if (
+		failure === null &&
+		request.response === 'error' &&
+		duplicates.length > 0 &&
+		onError === 'stop' &&
+		!isTool(this)
+	) {
+		failure = duplicatesFailure(
+			duplicates.map(({ answer, claim, group }) =>
+				workFieldOf(claim, answer, this.getMode(), group.policy.maxAttempts),
+			),
+		);
+	}
+	if (failure !== null) {
+		// a throw never strands a claim
+		if (ledger !== null) await releaseAll(ledger, answered);
+		if (onError === 'stop' && !isTool(this)) {
+			throw nodeError(this, failure.message, { description: failure.description });
+		}
+		// it says more than that the first output is empty
+		if (this.getNode().alwaysOutputData === true && !isTool(this)) {
+			throw stoppingError(this, failure.message, failure.description);
+		}
+		const message = `${failure.message} ${failure.description}`;
+		for (const { claims } of request.groups) {
+			for (const claim of claims) outputs.fail(claim.itemIndex, claim.field, message);
+		}
+	} else {
+		for (const { claim, answer, group } of answered) {
+			outputs.answer(claim, answer, request.response, group.policy.maxAttempts);
+		}
+	}
+
+	const built = outputs.build();
+	const empty = isTool(this)
+		? null
+		: refuseEmptyFirstOutput(this, built, OUTPUT_NAMES[OUTPUT.claimed]);
+	if (empty !== null) throw empty;
+	return built;
 }
 
 /** Collects items per output, in the order of the input. */
@@ -186,7 +202,7 @@ class Outputs {
 			this.placed[itemIndex] = {
 				output: OUTPUT.needsAttention,
 				item: errorOutputItem(itemIndex, this.items[itemIndex], String(field.message), {
-					[fieldName]: field,
+					[fieldName]: withInputError(this.items[itemIndex], fieldName, field),
 				}),
 			};
 			return;
@@ -243,8 +259,8 @@ function refusedItems(context: IExecuteFunctions, refused: Refused[]): NodeOpera
 		.slice(0, 20)
 		.map(({ itemIndex, message }) => `Item ${itemIndex}: ${message}`);
 	const more = refused.length > 20 ? ` (and ${refused.length - 20} more)` : '';
-	return new NodeOperationError(
-		context.getNode(),
+	return nodeError(
+		context,
 		refused.length === 1
 			? refused[0].message
 			: `${refused.length} items cannot be claimed; nothing was`,

@@ -18,7 +18,13 @@ import {
 } from '../../ledger';
 import { callerOf } from '../execution/caller';
 import { Parameters } from '../execution/parameters';
-import { asWorkField, DEFAULT_FIELD, fieldNameProblem, isOpenClaim } from '../execution/work-field';
+import {
+	answerStatus,
+	DEFAULT_FIELD,
+	fieldNameProblem,
+	openClaimsIn,
+	withoutFields,
+} from '../execution/work-field';
 
 /** How many items are looked at for hints: they are for the person who builds the flow, not for every item. */
 const HINTED_ITEMS = 20;
@@ -49,6 +55,8 @@ export interface Refused {
 
 /** Items that go into one statement: all but the key is the same for them. */
 export interface ClaimGroup {
+	/** Groups are sent in this order: a key that comes again under another policy belongs behind its first one. */
+	round: number;
 	policy: ClaimPolicy;
 	waitSeconds: number;
 	claims: Claim[];
@@ -65,6 +73,7 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 	const parameters = new Parameters(context);
 	const caller = callerOf(context);
 	const groups = new Map<string, ClaimGroup>();
+	const seen = new Map<string, { terms: string; round: number }>();
 	const refused: Refused[] = [];
 	const volatile = volatileParameters(parameters);
 
@@ -79,7 +88,9 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 				kind: parameters.text('kind', itemIndex),
 				version: parameters.text('version', itemIndex, 'v1'),
 			};
-			const { identity, parts, keyFields } = identify(parameters, itemIndex, input.json, scope);
+			// what an earlier answer here said (Busy came back) is not part of the work
+			const json = withoutFields(input.json, [field]);
+			const { identity, parts, keyFields } = identify(parameters, itemIndex, json, scope);
 			const policy: ClaimPolicy = {
 				kind: identity.kind,
 				version: identity.version,
@@ -122,7 +133,7 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 					0,
 					31_622_400,
 				),
-				caller: { ...caller, runId: parameters.option('runId', itemIndex, '') || undefined },
+				caller: { ...caller, runId: readRunId(parameters, itemIndex) },
 			};
 			const waitSeconds = checkedNumber(
 				parameters.read('wait', itemIndex, 0),
@@ -131,11 +142,16 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 				600,
 			);
 			const payload = parameters.option('storePayload', itemIndex, true)
-				? payloadText(input.json)
+				? payloadText(json)
 				: { text: null, warnings: [] };
 
-			const groupKey = JSON.stringify([policy, waitSeconds]);
-			const group = groups.get(groupKey) ?? { policy, waitSeconds, claims: [] };
+			const terms = JSON.stringify([policy, waitSeconds]);
+			const before = seen.get(identity.workId);
+			const round =
+				before === undefined ? 0 : before.terms === terms ? before.round : before.round + 1;
+			seen.set(identity.workId, { terms, round });
+			const groupKey = `${round} ${terms}`;
+			const group = groups.get(groupKey) ?? { round, policy, waitSeconds, claims: [] };
 			groups.set(groupKey, group);
 			group.claims.push({
 				itemIndex,
@@ -161,7 +177,7 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 	});
 
 	return {
-		groups: [...groups.values()],
+		groups: [...groups.values()].sort((a, b) => a.round - b.round),
 		refused,
 		response: parameters.read<Response>('response', 0, 'original'),
 	};
@@ -252,14 +268,15 @@ function readFieldName(parameters: Parameters, itemIndex: number, json: IDataObj
 	const problem = fieldNameProblem(field);
 	if (problem !== null) throw new Refusal('bad_field_name', problem);
 	if (!Object.hasOwn(json, field)) return field;
-	const present = asWorkField(json[field]);
+	const isAnswer = answerStatus(json[field]) !== null;
+	const [open] = isAnswer ? openClaimsIn(json[field]) : [];
 	// an answer of ours that holds no claim may be replaced: so that Busy can wait and come back here
-	if (present !== null && !isOpenClaim(present)) return field;
+	if (isAnswer && open === undefined) return field;
 	throw new Refusal(
 		'field_clash',
-		present === null
+		open === undefined
 			? `The item already has a field "${field}", which would be lost. Choose another name in the option "Field Name".`
-			: `The item already holds an open claim in "${field}" (${present.kind ?? 'work'} ${present.key ?? present.workId}), whose token would be lost. Choose another name in the option "Field Name".`,
+			: `The item already holds an open claim in "${field}" (${open.kind ?? 'work'} ${open.key ?? open.workId}), whose token would be lost. Choose another name in the option "Field Name".`,
 	);
 }
 
@@ -276,6 +293,12 @@ function readWindow(parameters: Parameters, itemIndex: number): ClaimWindow {
 		);
 	}
 	return { mode, seconds };
+}
+
+/** Text, also where an expression gives a number. */
+function readRunId(parameters: Parameters, itemIndex: number): string | undefined {
+	const given = parameters.option<unknown>('runId', itemIndex, '');
+	return String(given) === '' ? undefined : String(given);
 }
 
 function readNumber(

@@ -1,6 +1,6 @@
 import {
 	NodeConnectionTypes,
-	NodeOperationError,
+	type NodeOperationError,
 	type IDataObject,
 	type IExecuteFunctions,
 	type INodeExecutionData,
@@ -11,7 +11,7 @@ import {
 import type { HoldAnswer, Ledger } from '../../ledger';
 import { callerOf } from '../execution/caller';
 import { ledgerOf, testLedger } from '../execution/credential';
-import { errorOutputItem, onErrorOf } from '../execution/failing-closed';
+import { errorOutputItem, nodeError, onErrorOf } from '../execution/failing-closed';
 import { Parameters } from '../execution/parameters';
 import { asWorkField, DEFAULT_FIELD, fieldNameProblem, withField } from '../execution/work-field';
 import { failByExecution } from './fail-by-execution';
@@ -171,7 +171,7 @@ function problemError(
 	const rest =
 		others > 0 ? ` The other ${others} ${others === 1 ? 'item was' : 'items were'} settled.` : '';
 	if (problems.length === 1) {
-		return new NodeOperationError(context.getNode(), first.message, {
+		return nodeError(context, first.message, {
 			description: rest.trim() || undefined,
 			itemIndex: first.itemIndex,
 		});
@@ -179,14 +179,10 @@ function problemError(
 	const shown = problems
 		.slice(0, 20)
 		.map(({ itemIndex, message }) => `Item ${itemIndex}: ${message}`);
-	return new NodeOperationError(
-		context.getNode(),
-		`${problems.length} items could not be settled`,
-		{
-			description: `${shown.join(' ')}${problems.length > 20 ? ` (and ${problems.length - 20} more)` : ''}${rest}`,
-			itemIndex: first.itemIndex,
-		},
-	);
+	return nodeError(context, `${problems.length} items could not be settled`, {
+		description: `${shown.join(' ')}${problems.length > 20 ? ` (and ${problems.length - 20} more)` : ''}${rest}`,
+		itemIndex: first.itemIndex,
+	});
 }
 
 function messageOf(error: unknown): string {

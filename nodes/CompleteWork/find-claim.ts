@@ -1,7 +1,15 @@
 import type { IDataObject, IExecuteFunctions, INodeExecutionData } from 'n8n-workflow';
 
 import { isOwnField, readField, type Ledger, type OpenClaim } from '../../ledger';
-import { asWorkField, isOpenClaim, type WorkField } from '../execution/work-field';
+import {
+	answerStatus,
+	asWorkField,
+	DEFAULT_FIELD,
+	isOpenClaim,
+	openClaimsIn,
+	type OpenField,
+	type WorkField,
+} from '../execution/work-field';
 
 const CLAIM_NODE_TYPES = /(^|\.)claimWork$/;
 
@@ -14,6 +22,14 @@ export interface FoundClaim {
 }
 
 export type Search = { claims: FoundClaim[] } | { problem: string };
+
+/** A Claim Work before this node. */
+interface ClaimNode {
+	name: string;
+	disabled: boolean;
+	/** The name of the field it adds, as it stands on the node. */
+	field: unknown;
+}
 
 /** What the person set on the node for this item. */
 export interface GivenClaim {
@@ -28,7 +44,7 @@ export interface GivenClaim {
  * claim gets an error, because completing the wrong work is worse than completing none.
  */
 export class ClaimSearch {
-	private claimNodes: string[] | null = null;
+	private claimNodes: ClaimNode[] | null = null;
 	private openClaim: Promise<OpenClaim | null> | null = null;
 
 	constructor(
@@ -39,20 +55,20 @@ export class ClaimSearch {
 	async find(input: INodeExecutionData, itemIndex: number, given: GivenClaim): Promise<Search> {
 		if (given.token !== '' || given.workId !== '') return this.fromOptions(input, given);
 
-		const own = asWorkField(input.json[given.field]);
-		if (own !== null) {
-			return isOpenClaim(own)
-				? { claims: [foundIn(own)] }
-				: {
-						problem: `This item is "${own.status}", not claimed, so there is nothing to settle. Connect only what leaves by Claimed to this node.`,
-					};
+		const answer = answerOn(input.json, given.field);
+		const status = answerStatus(answer);
+		if (status !== null) {
+			const open = openClaimsIn(answer);
+			return open.length > 0 ? { claims: open.map(foundIn) } : notClaimed(status);
 		}
 		const collected = collectedClaims(input.json, given.field);
 		if (collected.length > 0) return { claims: collected.map(foundIn) };
 
-		const paired = this.fromPairedItem(itemIndex, input.json);
+		const paired = this.fromPairedItem(itemIndex, input.json, given.field);
 		if (paired !== null) return paired;
 
+		const disabled = this.claimNodesBefore().find((node) => node.disabled);
+		if (disabled !== undefined) return passedDisabled(disabled);
 		const open = await this.onlyOpenClaim();
 		if (open !== null)
 			return {
@@ -60,7 +76,7 @@ export class ClaimSearch {
 			};
 		return {
 			problem:
-				'No claim was found for this item: it passed no Claim Work (or a disabled one), or a step between lost the connection of items. Keep the field of Claim Work on the item, or set Work ID and Claim Token in the options.',
+				'No claim was found for this item: it passed no Claim Work, or a step between lost the connection of items. Keep the field of Claim Work on the item, or set Work ID and Claim Token in the options.',
 		};
 	}
 
@@ -80,30 +96,52 @@ export class ClaimSearch {
 		return { claims: [{ workId, token: given.token, key: null, kind: null }] };
 	}
 
-	private fromPairedItem(itemIndex: number, json: IDataObject): Search | null {
-		for (const nodeName of this.nearestClaimNodes()) {
-			const claimed = this.pairedClaim(nodeName, itemIndex);
-			if (claimed === null) continue;
-			const problem = this.swapProblem(nodeName, claimed, json);
-			return problem === null ? { claims: [foundIn(claimed.field)] } : { problem };
+	/** Null where the connection to every Claim Work is lost; an item that is known to hold no claim is a problem. */
+	private fromPairedItem(itemIndex: number, json: IDataObject, fieldName: string): Search | null {
+		let unclaimed: string | null = null;
+		for (const node of this.claimNodesBefore()) {
+			const item = node.disabled ? null : this.pairedItem(node.name, itemIndex);
+			if (item === null) continue;
+			const field = claimOn(item, fieldName);
+			if (field === null) {
+				unclaimed ??= answerStatus(answerOn(item, fieldName)) ?? lastAnswer(item) ?? 'refused';
+				continue;
+			}
+			// the outer of two claims must not be taken for that of a disabled inner one
+			const disabled = Object.hasOwn(item, fieldName)
+				? undefined
+				: this.claimNodesBefore().find((other) => other.disabled && other.field === fieldName);
+			if (disabled !== undefined) return passedDisabled(disabled);
+			const problem = this.swapProblem(node.name, { field, item }, json, fieldName);
+			return problem === null ? { claims: [foundIn(field)] } : { problem };
 		}
-		return null;
+		return unclaimed === null ? null : notClaimed(unclaimed);
 	}
 
-	/** Claim Work nodes before this one, nearest first: `getParentNodes` alone lists outer ones first. */
-	private nearestClaimNodes(): string[] {
+	/** Nearest first: `getParentNodes` alone lists outer ones first. */
+	private claimNodesBefore(): ClaimNode[] {
 		if (this.claimNodes !== null) return this.claimNodes;
-		const found: string[] = [];
+		const found: ClaimNode[] = [];
 		const seen = new Set([this.context.getNode().name]);
 		let border = [...seen];
 		while (border.length > 0) {
 			const next: string[] = [];
 			for (const name of border) {
-				for (const parent of this.context.getParentNodes(name, { depth: 1 })) {
+				const parents = this.context.getParentNodes(name, {
+					depth: 1,
+					includeNodeParameters: true,
+				});
+				for (const parent of parents) {
 					if (seen.has(parent.name)) continue;
 					seen.add(parent.name);
 					next.push(parent.name);
-					if (CLAIM_NODE_TYPES.test(parent.type) && !parent.disabled) found.push(parent.name);
+					if (!CLAIM_NODE_TYPES.test(parent.type)) continue;
+					const options = parent.parameters?.options as IDataObject | undefined;
+					found.push({
+						name: parent.name,
+						disabled: parent.disabled,
+						field: options?.field ?? DEFAULT_FIELD,
+					});
 				}
 			}
 			border = next;
@@ -112,20 +150,14 @@ export class ClaimSearch {
 		return found;
 	}
 
-	/** The item of a Claim Work that this item came from, if it was claimed there. n8n throws where pairing is lost. */
-	private pairedClaim(
-		nodeName: string,
-		itemIndex: number,
-	): { field: WorkField & { token: string }; item: IDataObject } | null {
+	/** The item of a Claim Work that this item came from; null where it did not run, or (n8n throws) pairing is lost. */
+	private pairedItem(nodeName: string, itemIndex: number): IDataObject | null {
 		try {
 			const node = this.context.getWorkflowDataProxy(itemIndex).$(nodeName) as {
 				isExecuted?: boolean;
 				item?: INodeExecutionData;
 			};
-			if (node.isExecuted !== true) return null;
-			const json = node.item?.json ?? {};
-			const field = claimOn(json);
-			return field === null ? null : { field, item: json };
+			return node.isExecuted === true ? (node.item?.json ?? null) : null;
 		} catch {
 			return null;
 		}
@@ -140,6 +172,7 @@ export class ClaimSearch {
 		nodeName: string,
 		claimed: { field: WorkField; item: IDataObject },
 		json: IDataObject,
+		fieldName: string,
 	): string | null {
 		const names = claimed.field.keyFields ?? [];
 		const differing = names.filter((name) => {
@@ -147,7 +180,10 @@ export class ClaimSearch {
 			return now.found && keyText(now.value) !== keyText(readField(claimed.item, name).value);
 		});
 		if (differing.length === 0) return null;
-		if (!this.isSwapped(nodeName, claimed, json, names) && !isStillTheItem(claimed, json))
+		if (
+			!this.isSwapped(nodeName, claimed, json, names, fieldName) &&
+			!isStillTheItem(claimed, json)
+		)
 			return null;
 		return `The item's ${differing.join(', ')} is not that of its claim (${claimed.field.key ?? claimed.field.workId}): a step between changed the order of the items without keeping their connection. Keep the field of Claim Work on the item, or let that step set pairedItem.`;
 	}
@@ -157,13 +193,14 @@ export class ClaimSearch {
 		claimed: { field: WorkField },
 		json: IDataObject,
 		names: string[],
+		fieldName: string,
 	): boolean {
 		const keyOf = (record: IDataObject) =>
 			JSON.stringify(names.map((name) => keyText(readField(record, name).value)));
 		const key = keyOf(json);
 		const all = this.context.getWorkflowDataProxy(0).$(nodeName).all() as INodeExecutionData[];
 		return all.some((other) => {
-			const field = claimOn(other.json);
+			const field = claimOn(other.json, fieldName);
 			return field !== null && field.workId !== claimed.field.workId && keyOf(other.json) === key;
 		});
 	}
@@ -179,16 +216,42 @@ export class ClaimSearch {
 	}
 }
 
-function claimOn(json: IDataObject): (WorkField & { token: string }) | null {
-	for (const value of Object.values(json)) {
-		const field = asWorkField(value);
-		if (field !== null && isOpenClaim(field)) return field;
-	}
-	return null;
+function notClaimed(status: string): Search {
+	return {
+		problem: `This item is "${status}", not claimed, so there is nothing to settle. Connect only what leaves by Claimed to this node.`,
+	};
+}
+
+function passedDisabled({ name }: ClaimNode): Search {
+	return {
+		problem: `No claim was found for this item: "${name}" is disabled, so it let every item pass unclaimed. Enable it, or set Work ID and Claim Token in the options.`,
+	};
+}
+
+/** What a node of this package answered in this field; n8n keeps it under `details` where the item left by Error. */
+function answerOn(json: IDataObject, fieldName: string): unknown {
+	if (Object.hasOwn(json, fieldName)) return json[fieldName];
+	return json.error === undefined
+		? undefined
+		: (json.details as IDataObject | null | undefined)?.[fieldName];
+}
+
+/** The claim on an item of Claim Work: in the field that is asked for, else in the one the node added, its last. */
+function claimOn(json: IDataObject, fieldName: string): OpenField | null {
+	const asked = answerOn(json, fieldName);
+	const candidates = answerStatus(asked) === null ? Object.values(json).reverse() : [asked];
+	const field = asWorkField(candidates.find((value) => answerStatus(value) !== null));
+	return field !== null && isOpenClaim(field) ? field : null;
+}
+
+/** Status of the last answer on an item. */
+function lastAnswer(json: IDataObject): string | null {
+	const statuses = Object.values(json).flatMap((value) => answerStatus(value) ?? []);
+	return statuses.at(-1) ?? null;
 }
 
 /** Claims on the items that one item was put together from (Aggregate): a list of fields, or of items with the field. */
-function collectedClaims(json: IDataObject, fieldName: string): WorkField[] {
+function collectedClaims(json: IDataObject, fieldName: string): OpenField[] {
 	const collected: WorkField[] = [];
 	for (const value of Object.values(json)) {
 		if (!Array.isArray(value)) continue;
@@ -202,10 +265,10 @@ function collectedClaims(json: IDataObject, fieldName: string): WorkField[] {
 	return collected.filter(isOpenClaim);
 }
 
-function foundIn(field: WorkField): FoundClaim {
+function foundIn(field: OpenField): FoundClaim {
 	return {
 		workId: field.workId,
-		token: field.token as string,
+		token: field.token,
 		key: field.key ?? null,
 		kind: field.kind ?? null,
 	};

@@ -1,6 +1,13 @@
 import type { IDataObject, INodeExecutionData } from 'n8n-workflow';
 
-import { parseFieldNames, readField, type Caller, type HoldAnswer, type Works } from '../../ledger';
+import {
+	parseFieldNames,
+	readField,
+	resultText,
+	type Caller,
+	type HoldAnswer,
+	type Works,
+} from '../../ledger';
 import type { Parameters } from '../execution/parameters';
 import { withoutOwnFields } from '../execution/work-field';
 import type { FoundClaim } from './find-claim';
@@ -53,7 +60,9 @@ export function readSettlement(
 			break;
 		case 'fail':
 			settlement.error =
-				parameters.text('error', itemIndex) || incomingError(input) || 'The step failed.';
+				errorText(parameters.read<unknown>('error', itemIndex, '')) ||
+				incomingError(input) ||
+				'The step failed.';
 			settlement.landed = parameters.read<'no' | 'unknown'>('landed', itemIndex, 'unknown');
 			settlement.permanent = parameters.option('permanent', itemIndex, false);
 			break;
@@ -160,14 +169,18 @@ function readReference(
 
 /** The error that n8n's error output, or an earlier node of this package, put on the item. */
 function incomingError(input: INodeExecutionData): string {
-	for (const value of [
+	const values: unknown[] = [
 		input.json.error,
-		...Object.values(input.json).map((v) => (v as IDataObject | null)?.inputError),
+		...Object.values(input.json).map((value) => (value as IDataObject | null)?.inputError),
 		input.error,
-	]) {
-		if (typeof value === 'string' && value !== '') return value;
-		const message = (value as { message?: unknown } | null | undefined)?.message;
-		if (typeof message === 'string' && message !== '') return message;
-	}
-	return '';
+	];
+	return values.map(errorText).find((text) => text !== '') ?? '';
+}
+
+/** Some nodes give an error as text, others as an object. */
+function errorText(value: unknown): string {
+	if (typeof value !== 'object' || value === null) return String(value ?? '');
+	const { message } = value as { message?: unknown };
+	if (typeof message === 'string' && message !== '') return message;
+	return resultText(value).text ?? '';
 }

@@ -17,8 +17,8 @@ export type OnError = 'stop' | 'continue' | 'errorOutput';
 export function onErrorOf(context: IExecuteFunctions): OnError {
 	const { onError, continueOnFail } = context.getNode();
 	if (onError === 'continueErrorOutput') return 'errorOutput';
-	if (onError === 'continueRegularOutput' || (onError === undefined && continueOnFail === true))
-		return 'continue';
+	// the engine goes by the older setting too, whatever the newer one says
+	if (onError === 'continueRegularOutput' || continueOnFail === true) return 'continue';
 	return 'stop';
 }
 
@@ -30,21 +30,41 @@ export function isTool(context: IExecuteFunctions): boolean {
 	return context.getNode().type.endsWith('Tool');
 }
 
-/** A failure for the whole node, whatever "On Error" says: the engine reads the setting after the throw. */
+/** From here on a throw stops the workflow, whatever "On Error" says: the engine reads the setting after the throw. */
+export function stopOnThrow(context: IExecuteFunctions): void {
+	const { node } = context.getExecuteData();
+	node.onError = 'stopWorkflow';
+	node.continueOnFail = false;
+}
+
+/**
+ * n8n puts general words ("perhaps it is offline") in the place of a message that holds a code such as ECONNREFUSED, even
+ * inside a user's value: here the message stays, which says what is wrong and where.
+ */
+export function nodeError(
+	context: IExecuteFunctions,
+	message: string,
+	more: { description?: string; itemIndex?: number } = {},
+): NodeOperationError {
+	const error = new NodeOperationError(context.getNode(), message, more);
+	error.message = message;
+	error.messages = [];
+	return error;
+}
+
+/** A failure for the whole node, whatever "On Error" says. */
 export function stoppingError(
 	context: IExecuteFunctions,
 	message: string,
 	description?: string,
 ): NodeOperationError {
-	const { node } = context.getExecuteData();
-	node.onError = 'stopWorkflow';
-	node.continueOnFail = false;
-	return new NodeOperationError(context.getNode(), message, { description });
+	stopOnThrow(context);
+	return nodeError(context, message, { description });
 }
 
 /**
- * An item for n8n's error output: n8n moves items whose json has only these keys there, and merges the input item into
- * them. It is not used for other outputs.
+ * An item for n8n's error output: n8n moves items whose json has only these keys there, and merges them into the input
+ * item. A `message` or `details` of the item's own stays. It is not used for other outputs.
  */
 export function errorOutputItem(
 	itemIndex: number,
@@ -53,10 +73,18 @@ export function errorOutputItem(
 	details: IDataObject,
 ): INodeExecutionData {
 	return {
-		json: { error: message, message, details },
+		json: {
+			error: message,
+			...(Object.hasOwn(input.json, 'message') ? {} : { message }),
+			details: { ...ownDetails(input.json.details), ...details },
+		},
 		...(input.binary === undefined ? {} : { binary: input.binary }),
 		pairedItem: { item: itemIndex },
 	};
+}
+
+function ownDetails(details: unknown): IDataObject {
+	return typeof details === 'object' && !Array.isArray(details) ? (details as IDataObject) : {};
 }
 
 /** Call with the outputs before returning them: with "Always Output Data" an empty first output must stop the workflow. */

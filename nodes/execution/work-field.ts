@@ -19,15 +19,39 @@ export interface WorkField extends IDataObject {
 	message?: string;
 }
 
+/** A claim that its owner can still complete. */
+export type OpenField = WorkField & { token: string };
+
 export function asWorkField(value: unknown): WorkField | null {
 	return isOwnField(value) && typeof (value as WorkField).workId === 'string'
 		? (value as WorkField)
 		: null;
 }
 
+/** Answers about an item that is no work: it was refused, or the ledger could not be asked. */
+const STATUSES_WITHOUT_WORK = new Set(['refused', 'error']);
+
+/** The status of what a node of this package answered about an item's work; null for anything else. */
+export function answerStatus(value: unknown): string | null {
+	const field = asWorkField(value);
+	if (field !== null) return field.status;
+	if (typeof value !== 'object' || value === null) return null;
+	const { status, message, works } = value as IDataObject;
+	if (typeof status !== 'string' || typeof message !== 'string') return null;
+	return STATUSES_WITHOUT_WORK.has(status) || Array.isArray(works) ? status : null;
+}
+
 /** Whether the field holds a claim that its owner can still complete. */
-export function isOpenClaim(field: WorkField): field is WorkField & { token: string } {
+export function isOpenClaim(field: WorkField): field is OpenField {
 	return OPEN_STATUSES.has(field.status) && typeof field.token === 'string' && field.token !== '';
+}
+
+/** The open claims in an answer; that about an aggregated item lists several. */
+export function openClaimsIn(answer: unknown): OpenField[] {
+	const field = asWorkField(answer);
+	const works = field === null ? (answer as IDataObject | null | undefined)?.works : undefined;
+	const fields = Array.isArray(works) ? works.map(asWorkField) : [field];
+	return fields.filter((each) => each !== null).filter(isOpenClaim);
 }
 
 /** What is wrong with a name for the field; null if nothing is. */
@@ -45,8 +69,8 @@ export function fieldNameProblem(name: unknown): string | null {
 }
 
 /**
- * The item with the field added. An incoming top-level `error` moves into the field: n8n would take the item for a
- * failure, and run the node again under "Retry On Fail".
+ * The item with the field added, as its last one. An incoming top-level `error` moves into the field: n8n would take the
+ * item for a failure, and run the node again under "Retry On Fail".
  */
 export function withField(
 	input: INodeExecutionData,
@@ -54,13 +78,30 @@ export function withField(
 	name: string,
 	value: IDataObject,
 ): INodeExecutionData {
-	const { error, ...rest } = input.json;
-	const field = error === undefined ? value : { ...value, inputError: error };
 	return {
 		...(input.binary === undefined ? {} : { binary: input.binary }),
-		json: { ...rest, [name]: field },
+		json: {
+			...withoutFields(input.json, ['error', name]),
+			[name]: withInputError(input, name, value),
+		},
 		pairedItem: { item: itemIndex },
 	};
+}
+
+/** The field with the error that came with the item, or that moved into the field before. */
+export function withInputError(
+	{ json }: INodeExecutionData,
+	name: string,
+	value: IDataObject,
+): IDataObject {
+	const before =
+		answerStatus(json[name]) === null ? undefined : (json[name] as IDataObject).inputError;
+	const inputError = json.error === undefined ? before : (json.error ?? before ?? null);
+	return inputError === undefined ? value : { ...value, inputError };
+}
+
+export function withoutFields(json: IDataObject, names: string[]): IDataObject {
+	return Object.fromEntries(Object.entries(json).filter(([name]) => !names.includes(name)));
 }
 
 /** The item's own data, without what this package put on it. */

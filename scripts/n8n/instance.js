@@ -51,11 +51,16 @@ function groupLives(group) {
 	try {
 		process.kill(-group, 0);
 		return true;
-	} catch (error) {
-		// EPERM: the id went to somebody else's processes meanwhile; ours are gone.
-		if (/** @type {NodeJS.ErrnoException} */ (error).code === 'EPERM') return false;
+	} catch {
+		// Nobody is left, or (EPERM) the number went to somebody else's processes meanwhile.
 		return false;
 	}
+}
+
+/** @param {string} file @param {() => string} make @returns {string} */
+function readOrMake(file, make) {
+	if (!fs.existsSync(file)) fs.writeFileSync(file, `${make()}\n`, { mode: 0o600 });
+	return fs.readFileSync(file, 'utf8').trim();
 }
 
 class N8nInstance {
@@ -76,13 +81,19 @@ class N8nInstance {
 
 	/** Made once per user folder, so that the login stays the same and is nowhere in the code. */
 	#ownerPassword() {
-		const file = path.join(this.settings.folder, 'owner-password');
-		if (!fs.existsSync(file)) {
+		return readOrMake(path.join(this.settings.folder, 'owner-password'), () => {
 			// n8n asks for a digit and a capital letter.
-			const password = `N8n-${crypto.randomBytes(9).toString('base64url')}`;
-			fs.writeFileSync(file, `${password}\n`, { mode: 0o600 });
-		}
-		return fs.readFileSync(file, 'utf8').trim();
+			return `N8n-${crypto.randomBytes(9).toString('base64url')}`;
+		});
+	}
+
+	/** Kept as well: n8n ends all sessions when it is started with another hash. */
+	#ownerPasswordHash() {
+		const { n8nFolder } = this.settings.runtime;
+		const bcrypt = require(path.join(n8nFolder, 'node_modules', 'bcryptjs'));
+		return readOrMake(path.join(this.settings.folder, 'owner-password-hash'), () =>
+			bcrypt.hashSync(this.client.password, 10),
+		);
 	}
 
 	/** @returns {Promise<NodeJS.ProcessEnv>} */
@@ -98,7 +109,6 @@ class N8nInstance {
 		for (const name of ['NODE_OPTIONS', 'NODE_PATH', 'NODE_ENV', 'INIT_CWD', 'JEST_WORKER_ID']) {
 			delete own[name];
 		}
-		const bcrypt = require(path.join(runtime.n8nFolder, 'node_modules', 'bcryptjs'));
 		return {
 			...own,
 			...QUIET,
@@ -115,7 +125,7 @@ class N8nInstance {
 			N8N_INSTANCE_OWNER_EMAIL: this.client.email,
 			N8N_INSTANCE_OWNER_FIRST_NAME: 'Local',
 			N8N_INSTANCE_OWNER_LAST_NAME: 'Owner',
-			N8N_INSTANCE_OWNER_PASSWORD_HASH: await bcrypt.hash(this.client.password, 10),
+			N8N_INSTANCE_OWNER_PASSWORD_HASH: this.#ownerPasswordHash(),
 			DB_TYPE: 'postgresdb',
 			DB_POSTGRESDB_HOST: postgres.host,
 			DB_POSTGRESDB_PORT: String(postgres.port),

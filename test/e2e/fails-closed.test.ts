@@ -48,7 +48,9 @@ async function importGuardedEffect(
 	const outputs = CLAIM_OUTPUTS.slice(0, settings.onError === 'continueErrorOutput' ? 5 : 4);
 	const answers = outputs
 		.slice(1)
-		.map((name, at) => answer(name, at + 1, `={{ { left: '${name}', work: $json.work } }}`));
+		.map((name, at) =>
+			answer(name, at + 1, `={{ { left: '${name}', work: $json.work ?? $json.details.work } }}`),
+		);
 	const workflow = {
 		id: route,
 		name: route,
@@ -134,7 +136,10 @@ const settings: ClaimSettings[] = (
 describe.each(settings)(
 	'Claim Work with On Error $onError, Always Output Data $alwaysOutputData',
 	(claim) => {
-		const name = `${claim.onError}-${claim.alwaysOutputData ? 'always' : 'usual'}`.toLowerCase();
+		const failuresLeaveBy = claim.onError === 'continueErrorOutput' ? 'Error' : 'Needs Attention';
+		// Short: a workflow's id has at most 36 characters.
+		const name =
+			`${claim.onError.replace(/Workflow|Output/, '')}-${claim.alwaysOutputData}`.toLowerCase();
 
 		test('the effect runs once, not for the duplicate', async () => {
 			const route = `duplicate-${name}`;
@@ -160,12 +165,13 @@ describe.each(settings)(
 			expect(await effects(route)).toBe(0);
 			const works = await queryLedger(`select key from :schema.work_log where kind = $1`, [route]);
 			expect(works).toEqual([]);
-			if (claim.onError === 'stopWorkflow') expect(answer.status).toBe(500);
-			if (claim.onError === 'continueRegularOutput' && !claim.alwaysOutputData) {
-				expect(answer.body).toMatchObject({ left: 'Needs Attention', work: { status: 'refused' } });
-			}
-			if (claim.onError === 'continueErrorOutput' && !claim.alwaysOutputData) {
-				expect(answer.body).toMatchObject({ left: 'Error' });
+			if (claim.onError === 'stopWorkflow' || claim.alwaysOutputData) {
+				expect(answer.status).toBe(500);
+			} else {
+				expect(answer.body).toMatchObject({
+					left: failuresLeaveBy,
+					work: { status: 'refused' },
+				});
 			}
 		});
 
@@ -183,7 +189,11 @@ describe.each(settings)(
 			expect(await effects(route)).toBe(1);
 			for (const answer of answers) {
 				expect(answer.body.left).not.toBe('Claimed');
-				if (claim.onError === 'stopWorkflow') expect(answer.status).toBe(500);
+				if (claim.onError === 'stopWorkflow' || claim.alwaysOutputData) {
+					expect(answer.status).toBe(500);
+				} else {
+					expect(answer.body.left).toBe(failuresLeaveBy);
+				}
 			}
 
 			const after = await n8n.webhook(route, { order_id: 'during' });

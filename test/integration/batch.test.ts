@@ -106,7 +106,10 @@ describe('a batch of claims', () => {
 			[item, again(item, { match: { amount: 'eleven' } })],
 			POLICY,
 		);
-		expect(answers).toMatchObject([{ status: 'claimed' }, { status: 'mismatch', mismatch: ['amount'] }]);
+		expect(answers).toMatchObject([
+			{ status: 'claimed' },
+			{ status: 'mismatch', mismatch: ['amount'] },
+		]);
 	});
 
 	test('never waits for its own execution: a repeated key is answered Busy at once', async () => {
@@ -141,7 +144,10 @@ describe('a batch of claims', () => {
 			CALLER,
 		);
 		expect(completed.map(({ workId }) => workId)).toEqual(items.map(({ workId }) => workId));
-		const duplicates = await stage.works.claim(items.map((item) => again(item)), POLICY);
+		const duplicates = await stage.works.claim(
+			items.map((item) => again(item)),
+			POLICY,
+		);
 		expect(duplicates.map(({ result }) => result)).toEqual(items.map((_, i) => i));
 	});
 
@@ -156,7 +162,7 @@ describe('a batch of claims', () => {
 		expect(left).toBe(0);
 	});
 
-	test('whose later chunk is refused leaves others\' works and duplicates as they were', async () => {
+	test("whose later chunk is refused leaves others' works and duplicates as they were", async () => {
 		const done = await stage.workThatIs('done');
 		const busy = await stage.workThatIs('running');
 		const before = [await stage.row(done), await stage.row(busy)];
@@ -260,8 +266,18 @@ test('every operation answers in the order given, not in the order it locks', as
 	const inOrder = (answers: Array<{ workId: string }>) =>
 		expect(answers.map(({ workId }) => workId)).toEqual(ids);
 	inOrder(await stage.works.extend(items, CALLER));
-	inOrder(await stage.works.recordReference(items.map((i) => ({ ...i, externalRef: 'r' })), CALLER));
+	inOrder(
+		await stage.works.recordReference(
+			items.map((i) => ({ ...i, externalRef: 'r' })),
+			CALLER,
+		),
+	);
 	inOrder(await stage.works.release(items, CALLER));
-	inOrder(await stage.works.fail(items.map((i) => ({ ...i, error: 'x', landed: 'no' })), CALLER));
+	inOrder(
+		await stage.works.fail(
+			items.map((i) => ({ ...i, error: 'x', landed: 'no' })),
+			CALLER,
+		),
+	);
 	inOrder(await stage.works.complete(items, CALLER));
 });

@@ -1,3 +1,4 @@
+import type { ClaimItem } from '../../ledger/contract';
 import { again, CALLER, from, newWork, PATHS, POLICY, Stage } from './stage';
 
 let stage: Stage;
@@ -245,7 +246,11 @@ describe.each(PATHS)('a claim sent %s', (path) => {
 		test('is compared only where the field lists are equal', async () => {
 			const item = await stage.claimed({ ...newWork(), ...amount('ten') });
 			await stage.complete(item);
-			const edited = [{ amount: 'ninety-nine' }, undefined, { total: 'ten', currency: 'eur' }];
+			const edited: Array<ClaimItem['match']> = [
+				{ amount: 'ninety-nine' },
+				undefined,
+				{ total: 'ten', currency: 'eur' },
+			];
 			for (const match of edited) {
 				expect(await stage.claim(again(item, { match }), {}, path)).toMatchObject({
 					status: 'duplicate',
@@ -257,9 +262,10 @@ describe.each(PATHS)('a claim sent %s', (path) => {
 			const item = await stage.claimed({ ...newWork(), ...amount('ten') });
 			await stage.complete(item);
 			const next = again(item, amount('ninety-nine'));
-			expect(
-				await stage.claim(next, { window: { mode: 'while_running' } }, path),
-			).toMatchObject({ status: 'claimed', generation: 2 });
+			expect(await stage.claim(next, { window: { mode: 'while_running' } }, path)).toMatchObject({
+				status: 'claimed',
+				generation: 2,
+			});
 			expect(await stage.claim(again(next, amount('ten')), {}, path)).toMatchObject({
 				status: 'mismatch',
 			});
@@ -346,8 +352,9 @@ test('of 20 claims of one failed, due work one is granted and 19 are in progress
 	const item = await stage.workThatIs('failed');
 	await stage.becomeDue(item);
 	const answers = await Promise.all(
-		Array.from({ length: 20 }, async (_, i) =>
-			await stage.claim(again(item), from({ execution: String(i) })),
+		Array.from(
+			{ length: 20 },
+			async (_, i) => await stage.claim(again(item), from({ execution: String(i) })),
 		),
 	);
 	expect(answers.map(({ status }) => status).sort()).toEqual([
@@ -362,7 +369,9 @@ test('the clock of the n8n that claims decides nothing: a live lease is not stol
 	const clock = jest.spyOn(Date, 'now').mockImplementation(() => performance.timeOrigin + 300_000);
 	try {
 		const other = again(item);
-		expect(await stage.claim(other, { leaseSeconds: 180 })).toMatchObject({ status: 'in_progress' });
+		expect(await stage.claim(other, { leaseSeconds: 180 })).toMatchObject({
+			status: 'in_progress',
+		});
 		const late = newWork();
 		const answer = await stage.claim(late, { leaseSeconds: 180 });
 		expect(await stage.secondsUntil(answer.lockedUntil)).toBeLessThanOrEqual(180);
@@ -458,11 +467,15 @@ describe('claiming and waiting for the result of another execution', () => {
 	test.each([
 		['its own execution', { execution: '100' }],
 		['its parent execution', { execution: '101', parentExecution: '100' }],
-	])('never waits for %s', async (_, caller) => {
-		const item = await stage.claimed(newWork(), from({ execution: '100' }));
-		const answers = await stage.works.claimAndWait([again(item)], from(caller), { seconds: 25 });
-		expect(answers).toMatchObject([{ status: 'in_progress' }]);
-	}, 10_000);
+	])(
+		'never waits for %s',
+		async (_, caller) => {
+			const item = await stage.claimed(newWork(), from({ execution: '100' }));
+			const answers = await stage.works.claimAndWait([again(item)], from(caller), { seconds: 25 });
+			expect(answers).toMatchObject([{ status: 'in_progress' }]);
+		},
+		10_000,
+	);
 
 	test('waits for the same execution id of another n8n: ids repeat across instances', async () => {
 		const item = await stage.claimed(newWork(), from({ execution: '100' }));
@@ -505,6 +518,24 @@ describe('claiming and waiting for the result of another execution', () => {
 			[fresh[1].workId, 'claimed'],
 		]);
 		expect(await stage.history(fresh[0])).toEqual(['claim: claimed']);
+	});
+
+	test('releases what it claimed when a later look fails: a throw strands no claim', async () => {
+		const busy = await stage.claimed(newWork(), from({ execution: '100' }));
+		const fresh = newWork();
+		const waiting = stage.works
+			.claimAndWait([fresh, again(busy)], from({ execution: '101' }), { seconds: 20 })
+			.catch((error: unknown) => error);
+		while ((await stage.log(busy)).length < 2) await stage.query('select pg_sleep(0.01)');
+		expect(await stage.row(fresh)).toMatchObject({ state: 'running' });
+		await stage.query('alter function idempotency.claim_work rename to hidden');
+		try {
+			expect(await waiting).toMatchObject({ name: 'LedgerError', code: 'schema_missing' });
+		} finally {
+			await stage.query('alter function idempotency.hidden rename to claim_work');
+		}
+		expect(await stage.findRow(fresh)).toBeNull();
+		expect(await stage.row(busy)).toMatchObject({ state: 'running', token: busy.token });
 	});
 
 	test('stops when the execution is cancelled', async () => {

@@ -125,9 +125,11 @@ describe.each(PATHS)('a completion sent %s', (path) => {
 	test('with another reference than the recorded one: the first stands, the other is reported', async () => {
 		const item = await stage.claimed();
 		await stage.record(item, 'inv_1');
-		expect(
-			await stage.complete(item, { result: 1, externalRef: 'inv_2' }, path),
-		).toMatchObject({ status: 'completed', externalRef: 'inv_1', differs: ['external_ref'] });
+		expect(await stage.complete(item, { result: 1, externalRef: 'inv_2' }, path)).toMatchObject({
+			status: 'completed',
+			externalRef: 'inv_1',
+			differs: ['external_ref'],
+		});
 		expect(await stage.row(item)).toMatchObject({
 			state: 'done',
 			result: 1,

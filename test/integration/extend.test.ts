@@ -59,11 +59,14 @@ describe('extending a lease', () => {
 		expect(await stage.row(item)).toEqual(row);
 	});
 
-	test.each([0, -5, 1e9, Number.NaN])('by %p seconds is refused with the bounds', async (seconds) => {
-		const item = await stage.claimed();
-		await expect(stage.extend(item, seconds)).rejects.toMatchObject({
-			code: 'bad_input',
-			message: expect.stringContaining('lease_s'),
-		});
-	});
+	test.each([0, -5, 1e9, Number.NaN])(
+		'by %p seconds is refused with the bounds',
+		async (seconds) => {
+			const item = await stage.claimed();
+			await expect(stage.extend(item, seconds)).rejects.toMatchObject({
+				code: 'bad_input',
+				message: expect.stringContaining('lease_s'),
+			});
+		},
+	);
 });

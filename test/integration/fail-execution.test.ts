@@ -87,7 +87,11 @@ describe('failing by execution', () => {
 		const item = await stage.claimed(newWork(), from({ execution }, { onLapse: 'hold' }));
 		await stage.record(item, 'inv_1');
 		expect(await fail(execution)).toMatchObject([{ state: 'done' }]);
-		expect(await stage.row(item)).toMatchObject({ state: 'done', outcome_known: true, payload: null });
+		expect(await stage.row(item)).toMatchObject({
+			state: 'done',
+			outcome_known: true,
+			payload: null,
+		});
 		expect(await stage.claim(again(item))).toMatchObject({
 			status: 'duplicate',
 			externalRef: 'inv_1',

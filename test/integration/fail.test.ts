@@ -67,14 +67,17 @@ describe('a failure by the owner', () => {
 		expect(await stage.fail(item, { landed: 'no' })).toMatchObject({ state: 'failed' });
 	});
 
-	test.each(['no', 'unknown'] as const)('that is permanent is dead at once (landed: %s)', async (landed) => {
-		const item = await stage.claimed();
-		expect(await stage.fail(item, { landed, permanent: true })).toMatchObject({
-			status: 'failed',
-			state: 'dead',
-			nextAttemptAt: null,
-		});
-	});
+	test.each(['no', 'unknown'] as const)(
+		'that is permanent is dead at once (landed: %s)',
+		async (landed) => {
+			const item = await stage.claimed();
+			expect(await stage.fail(item, { landed, permanent: true })).toMatchObject({
+				status: 'failed',
+				state: 'dead',
+				nextAttemptAt: null,
+			});
+		},
+	);
 
 	test('of the last attempt is dead at once', async () => {
 		const item = await stage.claimed(newWork(), { maxAttempts: 1 });

@@ -85,10 +85,7 @@ describe.each(PATHS)('a lapsed lease met by a claim sent %s', (path) => {
 	});
 
 	test('under hold is held, with what is known of the lost attempt; once held it stays', async () => {
-		const item = await stage.claimed(
-			newWork(),
-			from({ execution: '100' }, { onLapse: 'hold' }),
-		);
+		const item = await stage.claimed(newWork(), from({ execution: '100' }, { onLapse: 'hold' }));
 		await stage.elapse(item);
 		const first = await stage.claim(again(item), from({ execution: '101' }), path);
 		expect(first).toMatchObject({

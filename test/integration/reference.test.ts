@@ -107,6 +107,22 @@ describe('a reference', () => {
 		expect(await stage.row(item)).toEqual(row);
 	});
 
+	test('of work that was completed without one is stored', async () => {
+		const item = await stage.claimed();
+		await stage.complete(item, { result: 1 });
+		expect(await stage.record(item, 'inv_1')).toMatchObject({
+			status: 'recorded',
+			state: 'done',
+			externalRef: 'inv_1',
+			differs: [],
+		});
+		expect(await stage.row(item)).toMatchObject({ external_ref: 'inv_1', result: 1 });
+		expect(await stage.complete(item, { result: 1, externalRef: 'inv_1' })).toMatchObject({
+			repeated: true,
+			differs: [],
+		});
+	});
+
 	test('by a stale owner is not the owner; it is in the log, for it may mean two effects', async () => {
 		const item = await stage.claimed(newWork(), from({ execution: 'A' }));
 		await stage.elapse(item);

@@ -12,8 +12,7 @@ const WHILE_RUNNING = { window: { mode: 'while_running' } } as const;
 
 /** All that a release must put back; only the time of the last change may differ. */
 function restorable(row: WorkRow): Partial<WorkRow> {
-	const { updated_at: _, ...rest } = row;
-	return rest;
+	return { ...row, updated_at: undefined };
 }
 
 describe('a released claim', () => {
@@ -47,7 +46,11 @@ describe('a released claim', () => {
 		const item = await stage.claimed(newWork(), from({ execution: '100' }));
 		await stage.elapse(item);
 		const next = await stage.claimed(again(item), from({ execution: '101' }));
-		expect(await stage.release(next)).toMatchObject({ status: 'released', state: 'failed', attempt: 1 });
+		expect(await stage.release(next)).toMatchObject({
+			status: 'released',
+			state: 'failed',
+			attempt: 1,
+		});
 		const row = await stage.row(item);
 		expect(row).toMatchObject({
 			state: 'failed',

@@ -155,9 +155,7 @@ export class Stage {
 		values: unknown[] = [],
 	): Promise<Row[]> {
 		// the one connection of the test's own takes one statement at a time
-		const answer = this.last.then(
-			async () => await this.database.admin.query<Row>(text, values),
-		);
+		const answer = this.last.then(async () => await this.database.admin.query<Row>(text, values));
 		this.last = answer.catch(() => undefined);
 		return (await answer).rows;
 	}
@@ -230,9 +228,10 @@ export class Stage {
 	}
 
 	async findRow(item: { workId: string }): Promise<WorkRow | null> {
-		const rows = await this.query<WorkRow>('select * from idempotency.work_log where work_id = $1', [
-			item.workId,
-		]);
+		const rows = await this.query<WorkRow>(
+			'select * from idempotency.work_log where work_id = $1',
+			[item.workId],
+		);
 		return rows[0] ?? null;
 	}
 
@@ -281,7 +280,10 @@ export class Stage {
 	}
 
 	/** Work in a given state, and the item whose token it was claimed with. */
-	async workThatIs(state: WorkState | 'lapsed', policy: Partial<ClaimPolicy> = {}): Promise<ClaimItem> {
+	async workThatIs(
+		state: WorkState | 'lapsed',
+		policy: Partial<ClaimPolicy> = {},
+	): Promise<ClaimItem> {
 		const item = await this.claimed(newWork(), {
 			...policy,
 			...(state === 'held' ? { onLapse: 'hold' } : {}),

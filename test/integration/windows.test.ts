@@ -50,6 +50,8 @@ describe.each(PATHS)('the window of a claim sent %s', (path) => {
 				last_done_at: old.last_done_at,
 				created_at: old.created_at,
 			});
+			const { first_started_at, claimed_at } = await stage.row(item);
+			expect(first_started_at).toEqual(claimed_at);
 			expect((await stage.log(item)).at(-1)).toMatchObject({
 				event: 'claim',
 				outcome: 'claimed',
@@ -116,6 +118,23 @@ describe.each(PATHS)('the window of a claim sent %s', (path) => {
 			},
 		);
 
+		test('begins with nothing of the generation before: payload, doubt and error are its own', async () => {
+			const item = await stage.claimed({ ...newWork(), payload: '{"order":1}' });
+			await stage.fail(item, { landed: 'unknown' });
+			await stage.claimed(again(item, { payload: '{"order":2}' }), { window: WHILE_RUNNING }, path);
+			expect(await stage.row(item)).toMatchObject({
+				payload: { order: 2 },
+				outcome_known: true,
+				last_error: null,
+			});
+			const done = await stage.workThatIs('done');
+			await stage.claimed(again(done, { payload: null }), { window: WHILE_RUNNING }, path);
+			expect(await stage.row(done)).toMatchObject({ payload: null });
+			// its release must not bring anything of this generation back
+			await stage.release(again(done, { token: (await stage.row(done)).token as string }));
+			expect(await stage.row(done)).toMatchObject({ state: 'done', payload: null });
+		});
+
 		test('still meets running work: in progress', async () => {
 			const item = await stage.workThatIs('running');
 			expect(await stage.claim(again(item), { window: WHILE_RUNNING }, path)).toMatchObject({
@@ -173,7 +192,10 @@ test('a new generation stores the policy of its own claim', async () => {
 	const next = again(item);
 	await stage.claim(
 		next,
-		from({ execution: '9' }, { window: WHILE_RUNNING, maxAttempts: 2, onLapse: 'hold', leaseSeconds: 60 }),
+		from(
+			{ execution: '9' },
+			{ window: WHILE_RUNNING, maxAttempts: 2, onLapse: 'hold', leaseSeconds: 60 },
+		),
 	);
 	expect(await stage.row(item)).toMatchObject({
 		max_attempts: 2,
@@ -187,5 +209,9 @@ test('the owner of the generation before cannot complete the new one', async () 
 	const item = await stage.workThatIs('done');
 	const next = await stage.claimed(again(item), { window: WHILE_RUNNING });
 	expect(await stage.complete(item, { result: 'stale' })).toMatchObject({ status: 'not_owner' });
-	expect(await stage.row(item)).toMatchObject({ state: 'running', token: next.token, result: null });
+	expect(await stage.row(item)).toMatchObject({
+		state: 'running',
+		token: next.token,
+		result: null,
+	});
 });

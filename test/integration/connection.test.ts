@@ -1,0 +1,317 @@
+import { createLedger, isLedgerError, type Ledger, type LedgerSettings } from '../../ledger';
+import { closeSharedLedgers, sharedLedger } from '../../ledger';
+import type { ClaimItem } from '../../ledger/contract';
+import { startProxy, type CuttableProxy } from './cuttable-proxy';
+import { again, CALLER, newWork, POLICY, Stage } from './stage';
+
+let stage: Stage;
+const ledgers: Ledger[] = [];
+beforeAll(async () => {
+	stage = await Stage.open();
+});
+afterAll(async () => {
+	await Promise.all(ledgers.map(async (ledger) => await ledger.close()));
+	await stage.close();
+});
+
+/** Another ledger on the same database, closed at the end. */
+function another(change: Partial<LedgerSettings>): Ledger {
+	const ledger = createLedger({ ...stage.settings, ...change });
+	ledgers.push(ledger);
+	return ledger;
+}
+
+/** Backends of the ledgers' pools in this database. */
+async function backends(): Promise<number[]> {
+	const rows = await stage.query<{ pid: number }>(
+		`select pid from pg_stat_activity
+		where datname = current_database() and application_name = 'n8n-nodes-idempotency'`,
+	);
+	return rows.map(({ pid }) => pid);
+}
+
+async function terminateAll(): Promise<void> {
+	const pids = await backends();
+	await stage.query('select pg_terminate_backend(pid) from unnest($1::int[]) pid', [pids]);
+	for (;;) {
+		const left = await backends();
+		if (!left.some((pid) => pids.includes(pid))) return;
+	}
+}
+
+describe('a dead backend', () => {
+	test('that was idle does not crash the process: the next call reconnects', async () => {
+		await stage.claimed();
+		expect(await backends()).not.toEqual([]);
+		await terminateAll();
+		expect(await stage.claim(newWork())).toMatchObject({ status: 'claimed' });
+	});
+
+	test('that was idle, all of the pool at once: every call succeeds', async () => {
+		await Promise.all(Array.from({ length: 5 }, async () => await stage.claimed()));
+		await terminateAll();
+		const answers = await Promise.all(
+			Array.from({ length: 10 }, async () => await stage.claim(newWork())),
+		);
+		expect(answers.map(({ status }) => status)).toEqual(Array(10).fill('claimed'));
+	});
+
+	test('that died before its statement was committed: the call is sent again and claims once', async () => {
+		const item = newWork();
+		const holder = await stage.connect();
+		await holder.query('begin');
+		await holder.query(
+			`select * from idempotency.claim_work($1, 'k', gen_random_uuid(), null, null, '{"kind": "invoice"}')`,
+			[item.workId],
+		);
+		const claim = stage.claim(item);
+		await stage.untilWaiting(1);
+		await terminateAll();
+		await holder.query('rollback');
+		expect(await claim).toMatchObject({ status: 'claimed', attempt: 1, token: item.token });
+		expect(await stage.history(item)).toEqual(['claim: claimed']);
+	});
+});
+
+describe('an answer lost after the statement was committed', () => {
+	let proxy: CuttableProxy;
+	let ledger: Ledger;
+	beforeAll(async () => {
+		proxy = await startProxy(stage.database.config);
+		ledger = another({ port: proxy.port });
+	});
+	afterAll(async () => {
+		await proxy.close();
+	});
+
+	/** Makes the call, loses its first answer, and gives back the one it gets when sent again. */
+	async function losing<T>(text: string, call: () => Promise<T>): Promise<T> {
+		const { lost } = proxy;
+		proxy.loseAnswerTo(text);
+		const answer = await call();
+		expect(proxy.lost).toBe(lost + 1);
+		return answer;
+	}
+
+	test('of a claim: the first answer by its token, one attempt, one log row', async () => {
+		const item = newWork();
+		const [answer] = await losing(
+			'claim_work(',
+			async () => await ledger.works.claim([item], POLICY),
+		);
+		expect(answer).toMatchObject({
+			status: 'claimed',
+			attempt: 1,
+			token: item.token,
+			previousOutcome: null,
+			owner: null,
+		});
+		expect(await stage.row(item)).toMatchObject({ attempt: 1, token: item.token });
+		expect(await stage.history(item)).toEqual(['claim: claimed']);
+	});
+
+	test('of a second attempt: the first answer, and the attempt is not raised twice', async () => {
+		const item = await stage.workThatIs('lapsed');
+		const next = again(item);
+		const [answer] = await losing(
+			'claim_work(',
+			async () => await ledger.works.claim([next], POLICY),
+		);
+		expect(answer).toMatchObject({ status: 'claimed', attempt: 2, previousOutcome: 'unknown' });
+		expect(await stage.row(item)).toMatchObject({ attempt: 2 });
+		expect(await stage.history(item)).toEqual(['claim: claimed', 'claim: claimed']);
+	});
+
+	test('of a batch of claims, repeated keys included', async () => {
+		const items = [newWork(), newWork(), newWork()];
+		items.push(again(items[0]));
+		const answers = await losing(
+			'claim_works(',
+			async () => await ledger.works.claim(items, POLICY),
+		);
+		expect(answers.map(({ status, token }) => [status, token])).toEqual([
+			['claimed', items[0].token],
+			['claimed', items[1].token],
+			['claimed', items[2].token],
+			['in_progress', null],
+		]);
+		for (const item of items.slice(1, 3)) {
+			expect(await stage.history(item)).toEqual(['claim: claimed']);
+		}
+	});
+
+	const operations: Array<[string, string, (item: ClaimItem) => Promise<unknown>, object]> = [
+		[
+			'a completion',
+			'complete_work(',
+			async (item) =>
+				await ledger.works.complete([{ ...item, result: 1, externalRef: 'r' }], CALLER),
+			{ status: 'completed', state: 'done', externalRef: 'r', differs: [] },
+		],
+		[
+			'a failure',
+			'fail_works(',
+			async (item) => await ledger.works.fail([{ ...item, error: 'x', landed: 'no' }], CALLER),
+			{ status: 'failed', state: 'failed', lastError: 'x' },
+		],
+		[
+			'a reference',
+			'record_references(',
+			async (item) => await ledger.works.recordReference([{ ...item, externalRef: 'r' }], CALLER),
+			{ status: 'recorded', state: 'running', externalRef: 'r' },
+		],
+		[
+			'a release',
+			'release_works(',
+			async (item) => await ledger.works.release([item], CALLER),
+			{ status: 'released' },
+		],
+	];
+
+	test.each(operations)(
+		'of %s: the same answer again, one log row',
+		async (_, text, call, expected) => {
+			const item = await stage.claimed();
+			expect(await losing(text, async () => await call(item))).toMatchObject([expected]);
+			expect(await stage.log(item)).toHaveLength(2);
+		},
+	);
+});
+
+describe('a query that timed out', () => {
+	test('destroys its connection, so that its late answer cannot be taken for another', async () => {
+		const ledger = another({ queryTimeoutSeconds: 1, maxConnections: 1 });
+		const item = await stage.claimed();
+		const holder = await stage.connect();
+		await holder.query('begin');
+		await holder.query('select 1 from idempotency.work_log where work_id = $1 for update', [
+			item.workId,
+		]);
+		const completion = ledger.works
+			.complete([{ ...item, result: 1 }], CALLER)
+			.catch((e: unknown) => e);
+		expect(await completion).toMatchObject({ name: 'LedgerError', code: 'timeout' });
+		expect(ledger.connection.openConnections).toBe(0);
+		const [answer] = await ledger.works.claim([newWork()], POLICY);
+		expect(answer.status).toBe('claimed');
+		await holder.query('rollback');
+	});
+
+	test('is looked up by its token: a claim that was committed late is not lost', async () => {
+		const ledger = another({ queryTimeoutSeconds: 1 });
+		const item = newWork();
+		await stage.query(`
+			create sequence visits;
+			create function slow() returns trigger language plpgsql as $$
+			begin
+				if new.work_id = '${item.workId}' and nextval('public.visits') = 1 then perform pg_sleep(1.5); end if;
+				return new;
+			end $$;
+			create trigger slow before insert on idempotency.work_log for each row execute function slow()`);
+		try {
+			const outcome = await ledger.works.claim([item], POLICY).then(
+				([answer]) => answer.status,
+				(error: unknown) => (isLedgerError(error) ? error.code : 'another error'),
+			);
+			// until the slow statement has ended
+			while (
+				(
+					await stage.query(
+						`select 1 from pg_stat_activity where datname = current_database()
+						and pid <> pg_backend_pid() and state = 'active'`,
+					)
+				).length > 0
+			);
+			const state = (await stage.findRow(item))?.state ?? 'no work';
+			expect([outcome, state]).toEqual(['claimed', 'running']);
+			expect(await stage.history(item)).toEqual(['claim: claimed']);
+		} finally {
+			await stage.query(
+				'drop trigger slow on idempotency.work_log; drop function slow(); drop sequence visits',
+			);
+		}
+	});
+});
+
+describe('the pool', () => {
+	test('is bounded, also when more calls come at once than it holds', async () => {
+		const ledger = another({ maxConnections: 3 });
+		const calls = Array.from(
+			{ length: 40 },
+			async () => await ledger.works.claim([newWork()], POLICY),
+		);
+		let most = 0;
+		const watching = (async () => {
+			for (let look = 0; look < 20; look++)
+				most = Math.max(most, ledger.connection.openConnections);
+		})();
+		await Promise.all([...calls, watching]);
+		expect(Math.max(most, ledger.connection.openConnections)).toBeLessThanOrEqual(3);
+	});
+
+	test('is one per credential and process: equal settings share it, others do not', async () => {
+		try {
+			const first = sharedLedger(stage.settings);
+			expect(sharedLedger({ ...stage.settings })).toBe(first);
+			expect(sharedLedger({ ...stage.settings, schema: 'idempotency' })).toBe(first);
+			for (const change of [{ password: 'x' }, { schema: 'other' }, { maxConnections: 6 }]) {
+				expect(sharedLedger({ ...stage.settings, ...change })).not.toBe(first);
+			}
+			await first.works.claim([newWork()], POLICY);
+		} finally {
+			await closeSharedLedgers();
+		}
+	});
+
+	test('sends no startup parameters, named statements or session settings: nothing outlives a statement', async () => {
+		const ledger = another({ maxConnections: 1 });
+		const state = async () =>
+			await ledger.connection.query(
+				`select (select count(*)::int from pg_prepared_statements) as statements,
+					(select count(*)::int from pg_locks where pid = pg_backend_pid() and locktype = 'advisory') as locks,
+					(select count(*)::int from pg_listening_channels()) as channels,
+					(select count(*)::int from pg_class where relpersistence = 't') as temporary,
+					current_setting('search_path') as search_path, current_setting('lock_timeout') as lock_timeout,
+					current_setting('enable_seqscan') as seqscan, current_setting('statement_timeout') as statement_timeout`,
+				[],
+			);
+		const before = await state();
+		const items = [newWork(), newWork()];
+		await ledger.works.claim(items, POLICY);
+		await ledger.works.complete([items[0]], CALLER);
+		await ledger.works.fail([{ ...items[1], error: 'x', landed: 'no' }], CALLER);
+		await ledger.install();
+		expect(await state()).toEqual(before);
+		expect(before).toMatchObject([
+			{
+				statements: 0,
+				locks: 0,
+				channels: 0,
+				temporary: 0,
+				lock_timeout: '0',
+				statement_timeout: '0',
+			},
+		]);
+	});
+});
+
+test('settings that cannot be are refused by name, before connecting', () => {
+	const bad: Array<[Partial<Record<keyof LedgerSettings, unknown>>, string]> = [
+		[{ host: '' }, 'host'],
+		[{ database: '' }, 'database'],
+		[{ user: undefined }, 'user'],
+		[{ port: 70_000 }, 'port'],
+		[{ tls: 'perhaps' }, 'tls'],
+		[{ maxConnections: 0 }, 'maxConnections'],
+		[{ queryTimeoutSeconds: 0 }, 'queryTimeoutSeconds'],
+		[{ schema: 'pg_ledger' }, 'schema'],
+		[{ schema: 'x'.repeat(64) }, 'schema'],
+		[{ schema: 'a\0b' }, 'schema'],
+	];
+	for (const [change, field] of bad) {
+		const settings = { ...stage.settings, ...change } as LedgerSettings;
+		expect(() => createLedger(settings)).toThrow(
+			expect.objectContaining({ code: 'bad_settings', message: expect.stringContaining(field) }),
+		);
+	}
+});

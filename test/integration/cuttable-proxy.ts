@@ -1,0 +1,56 @@
+import net from 'node:net';
+
+/** A TCP proxy in front of PostgreSQL that can lose an answer after the server has given it. */
+export interface CuttableProxy {
+	port: number;
+	/** Answers lost so far. */
+	lost: number;
+	/** Loses the answer to the next statement that holds this text, and its connection. */
+	loseAnswerTo(text: string): void;
+	close(): Promise<void>;
+}
+
+export async function startProxy(target: { host: string; port: number }): Promise<CuttableProxy> {
+	let armed: string | null = null;
+	const sockets = new Set<net.Socket>();
+	const server = net.createServer((client) => {
+		const upstream = net.connect(target.port, target.host);
+		let losing = false;
+		for (const socket of [client, upstream]) {
+			sockets.add(socket);
+			socket.on('error', () => {});
+		}
+		client.on('data', (data) => {
+			if (armed !== null && data.includes(armed)) {
+				armed = null;
+				losing = true;
+			}
+			upstream.write(data);
+		});
+		upstream.on('data', (data) => {
+			if (!losing) {
+				client.write(data);
+				return;
+			}
+			// outside a transaction the server answers after its commit
+			proxy.lost += 1;
+			client.destroy();
+			upstream.destroy();
+		});
+		client.on('close', () => upstream.destroy());
+		upstream.on('close', () => client.destroy());
+	});
+	await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+	const proxy: CuttableProxy = {
+		port: (server.address() as net.AddressInfo).port,
+		lost: 0,
+		loseAnswerTo(text) {
+			armed = text;
+		},
+		async close() {
+			for (const socket of sockets) socket.destroy();
+			await new Promise((resolve) => server.close(resolve));
+		},
+	};
+	return proxy;
+}

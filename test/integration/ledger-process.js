@@ -1,0 +1,40 @@
+'use strict';
+/**
+ * A process of its own with a ledger of its own: `node ledger-process.js <job as JSON>`. It waits for
+ * the barrier, an advisory lock that the test holds, does its job, prints the answer as one line of
+ * JSON and stays until its input ends or it is killed.
+ */
+const { readFileSync } = require('node:fs');
+const { transformSync } = require('@swc/core');
+const { Client } = require('pg');
+
+// Nothing is compiled when the tests run: the ledger is loaded from its sources.
+require.extensions['.ts'] = (module, filename) => {
+	const { code } = transformSync(readFileSync(filename, 'utf8'), {
+		filename,
+		jsc: { parser: { syntax: 'typescript' }, target: 'es2022' },
+		module: { type: 'commonjs' },
+	});
+	/** @type {any} */ (module)._compile(code, filename);
+};
+
+const { createLedger } = require('../../ledger');
+
+/** @typedef {{ settings: any, barrier: number, does: 'claim' | 'install', items: any[], policy: any }} Job */
+
+/** @param {Job} job */
+async function main({ settings, barrier, does, items, policy }) {
+	const ledger = createLedger(settings);
+	const gate = new Client(settings);
+	await gate.connect();
+	await gate.query('select pg_advisory_lock_shared($1)', [barrier]);
+	const answer =
+		does === 'install' ? await ledger.install() : await ledger.works.claim(items, policy);
+	console.log(JSON.stringify(answer));
+	process.stdin.resume().once('end', () => process.exit(0));
+}
+
+main(JSON.parse(process.argv[2])).catch((error) => {
+	console.log(JSON.stringify({ failed: String(error) }));
+	process.exit(1);
+});

@@ -1,0 +1,285 @@
+import 'reflect-metadata';
+import { randomUUID } from 'node:crypto';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { mock } from 'jest-mock-extended';
+import { ErrorReporter, ExecutionLifecycleHooks, InstanceSettings, WorkflowExecute } from 'n8n-core';
+import {
+	NodeConnectionTypes,
+	NodeHelpers,
+	Workflow,
+	createRunExecutionData,
+	type IConnections,
+	type IDataObject,
+	type INode,
+	type INodeExecutionData,
+	type INodeType,
+	type INodeTypes,
+	type IRun,
+	type IWorkflowExecuteAdditionalData,
+} from 'n8n-workflow';
+
+import type { LedgerSettings } from '../../ledger';
+import { ClaimWork } from '../../nodes/ClaimWork/ClaimWork.node';
+import { CompleteWork } from '../../nodes/CompleteWork/CompleteWork.node';
+
+/** n8n-core's own copy of the container: another one would not reach it. */
+const { Container } = createRequire(require.resolve('n8n-core'))('@n8n/di') as {
+	Container: { set(type: unknown, instance: unknown): void };
+};
+
+type NodeSettings = Partial<
+	Pick<
+		INode,
+		| 'onError'
+		| 'continueOnFail'
+		| 'alwaysOutputData'
+		| 'retryOnFail'
+		| 'maxTries'
+		| 'waitBetweenTries'
+		| 'disabled'
+	>
+>;
+
+/** What a test node does with its input: items for one output, or one list per output. */
+export type Step = (
+	items: INodeExecutionData[],
+) => Array<INodeExecutionData | INodeExecutionData[]> | Promise<INodeExecutionData[]>;
+
+export interface NodeOfTest {
+	name: string;
+	type: string;
+	parameters: IDataObject;
+	settings: NodeSettings;
+	step?: Step;
+}
+
+const CLAIM_TYPE = 'n8n-nodes-idempotency.claimWork';
+const COMPLETE_TYPE = 'n8n-nodes-idempotency.completeWork';
+const START_TYPE = 'test.start';
+const STEP_TYPE = 'test.step';
+
+/** Claim Work, named like its node unless a name is given. */
+export function claim(
+	parameters: IDataObject,
+	settings: NodeSettings = {},
+	name = 'Claim Work',
+): NodeOfTest {
+	return { name, type: CLAIM_TYPE, parameters, settings };
+}
+
+/** Claim Work as n8n clones it for an agent. */
+export function claimTool(parameters: IDataObject, settings: NodeSettings = {}): NodeOfTest {
+	return { name: 'Claim Work', type: `${CLAIM_TYPE}Tool`, parameters, settings };
+}
+
+export function complete(
+	parameters: IDataObject = {},
+	settings: NodeSettings = {},
+	name = 'Complete Work',
+): NodeOfTest {
+	return { name, type: COMPLETE_TYPE, parameters, settings };
+}
+
+/** A node whose work is a function: an HTTP call, a Code node, an error. */
+export function step(name: string, run: Step, settings: NodeSettings = {}): NodeOfTest {
+	return { name, type: STEP_TYPE, parameters: {}, settings, step: run };
+}
+
+/** Like HTTP Request: each item's json is replaced by the answer, its pairing kept. */
+export function http(
+	answer: (json: IDataObject, index: number) => IDataObject = () => ({ ok: true }),
+): Step {
+	return (items) =>
+		items.map((item, i) => ({ json: answer(item.json, i), pairedItem: { item: i } }));
+}
+
+/** `Start → … → …`: an output other than the first is written behind its node, as `Claim Work:1`. */
+export type Link = [from: string, to: string];
+
+export interface Flow {
+	nodes: NodeOfTest[];
+	/** Left out: one after another, by first outputs. */
+	links?: Link[];
+	credential: LedgerSettings;
+	items: IDataObject[] | INodeExecutionData[];
+	executionId?: string;
+	/** The execution that calls this one as a sub-workflow. */
+	parentExecutionId?: string;
+	instanceId?: string;
+	mode?: 'manual' | 'trigger' | 'webhook';
+	workflowId?: string;
+}
+
+export interface Ran {
+	status: IRun['status'];
+	error: { name: string; message: string; description?: string; node?: string } | null;
+	/** Items of an output, over all runs of the node. */
+	out(node: string, output?: number): INodeExecutionData[];
+	json(node: string, output?: number): IDataObject[];
+	/** How often the node ran (a retry within the node does not count). */
+	runs(node: string): number;
+	hints(node: string): string[];
+}
+
+let lastExecution = 70_000;
+
+/** An execution id that no other run of this file has. */
+export function nextExecutionId(): string {
+	return String(++lastExecution);
+}
+
+/** Runs a workflow through n8n's engine: a start node that emits `items`, then the given ones. */
+export async function runWorkflow(flow: Flow): Promise<Ran> {
+	const steps = new Map(flow.nodes.map(({ name, step: run }) => [name, run]));
+	const workflow = new Workflow({
+		id: flow.workflowId ?? 'workflow-1',
+		name: 'Test flow',
+		active: false,
+		nodeTypes: nodeTypes(steps),
+		settings: { executionOrder: 'v1' },
+		nodes: [
+			{ name: 'Start', type: START_TYPE, parameters: {}, settings: {} },
+			...flow.nodes,
+		].map((node, at) => asNode(node, at)),
+		connections: connections(flow),
+	});
+
+	// the real one reads and writes n8n's folder in the home of whoever runs the tests
+	const n8nFolder = path.join(process.env.IDEMPOTENCY_TEST_FOLDER ?? tmpdir(), 'n8n');
+	Container.set(InstanceSettings, { instanceId: flow.instanceId ?? 'instance-1', n8nFolder });
+	// the errors that tests provoke are looked at there, not printed
+	Container.set(ErrorReporter, { error: () => undefined });
+
+	const executionId = flow.executionId ?? nextExecutionId();
+	const mode = flow.mode ?? 'trigger';
+	const hooks = new ExecutionLifecycleHooks(mode, executionId, mock());
+	const ended = new Promise<IRun>((resolve) => {
+		hooks.addHandler('workflowExecuteAfter', (run) => resolve(run));
+	});
+	const additionalData = {
+		hooks,
+		executionId,
+		variables: {},
+		webhookWaitingBaseUrl: 'http://localhost/webhook-waiting',
+		formWaitingBaseUrl: 'http://localhost/form-waiting',
+		restApiUrl: '',
+		instanceBaseUrl: '',
+		credentialsHelper: {
+			isCredentialUsableByNode: () => true,
+			getDecrypted: async () => await Promise.resolve(flow.credential),
+			getParentTypes: () => [],
+		},
+	} as unknown as IWorkflowExecuteAdditionalData;
+	const start = workflow.getNode('Start') as INode;
+	const input = flow.items.map((item) => ('json' in item ? item : { json: item }));
+	const data = createRunExecutionData({
+		executionData: {
+			nodeExecutionStack: [
+				{ node: start, data: { main: [input as INodeExecutionData[]] }, source: null },
+			],
+			runtimeData: {
+				version: 1,
+				establishedAt: Date.now(),
+				source: mode,
+				...(flow.parentExecutionId === undefined
+					? {}
+					: { parentExecutionId: flow.parentExecutionId }),
+			} as never,
+		},
+	});
+
+	await new WorkflowExecute(additionalData, mode, data).processRunExecutionData(workflow);
+	return ranOf(await ended);
+}
+
+function ranOf(run: IRun): Ran {
+	const { runData, error } = run.data.resultData;
+	const out = (node: string, output = 0) =>
+		(runData[node] ?? []).flatMap((task) => task.data?.main?.[output] ?? []);
+	return {
+		status: run.status,
+		error:
+			error === undefined
+				? null
+				: {
+						name: error.name,
+						message: error.message,
+						description: (error as { description?: string }).description,
+						node: (error as { node?: INode }).node?.name,
+					},
+		out,
+		json: (node, output) => out(node, output).map(({ json }) => json),
+		runs: (node) => (runData[node] ?? []).length,
+		hints: (node) => (runData[node] ?? []).flatMap((task) => (task.hints ?? []).map((h) => h.message)),
+	};
+}
+
+function nodeTypes(steps: Map<string, Step | undefined>): INodeTypes {
+	const description = (name: string, outputs: number) => ({
+		name,
+		displayName: name,
+		description: '',
+		group: ['transform' as const],
+		version: 1,
+		defaults: { name },
+		inputs: [NodeConnectionTypes.Main],
+		outputs: Array.from({ length: outputs }, () => NodeConnectionTypes.Main),
+		properties: [],
+	});
+	const types: Record<string, INodeType> = {
+		[START_TYPE]: {
+			description: { ...description('start', 1), inputs: [], group: ['trigger'] },
+			async execute() {
+				return await Promise.resolve([this.getInputData()]);
+			},
+		},
+		[STEP_TYPE]: {
+			description: description('step', 2),
+			async execute() {
+				const run = steps.get(this.getNode().name) as Step;
+				const given = await run(this.getInputData());
+				return Array.isArray(given[0])
+					? (given as INodeExecutionData[][])
+					: [given as INodeExecutionData[]];
+			},
+		},
+		[CLAIM_TYPE]: new ClaimWork(),
+		[`${CLAIM_TYPE}Tool`]: new ClaimWork(),
+		[COMPLETE_TYPE]: new CompleteWork(),
+	};
+	return {
+		getByName: (type) => types[type],
+		getByNameAndVersion: (type) => NodeHelpers.getVersionedNodeType(types[type]),
+		getKnownTypes: () => ({}),
+	};
+}
+
+function asNode({ name, type, parameters, settings }: NodeOfTest, at: number): INode {
+	return {
+		id: randomUUID(),
+		name,
+		type,
+		typeVersion: 1,
+		position: [at * 200, 0],
+		parameters: parameters as INode['parameters'],
+		...(type.startsWith('n8n-nodes-idempotency.')
+			? { credentials: { idempotencyLedgerApi: { id: '1', name: 'Ledger' } } }
+			: {}),
+		...settings,
+	};
+}
+
+function connections({ nodes, links }: Flow): IConnections {
+	const names = ['Start', ...nodes.map(({ name }) => name)];
+	const all = links ?? names.slice(1).map((name, i): Link => [names[i], name]);
+	const built: IConnections = {};
+	for (const [from, to] of all) {
+		const [name, output = '0'] = from.split(':');
+		const main = ((built[name] ??= { main: [] }).main ??= []);
+		while (main.length <= Number(output)) main.push([]);
+		(main[Number(output)] ??= []).push({ node: to, type: NodeConnectionTypes.Main, index: 0 });
+	}
+	return built;
+}
