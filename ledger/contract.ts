@@ -25,7 +25,9 @@ export type ClaimWindow =
 	/** Counted from the completion. */
 	| { mode: 'duration'; seconds: number }
 	/** Only running, held and waiting-after-crash work stands in the way; done, failed and dead do not. */
-	| { mode: 'while_running' };
+	| { mode: 'while_running' }
+	/** Until any work of that kind has been done after this one was; running that kind again changes nothing. */
+	| { mode: 'until_success'; kind: string };
 
 /** What happens to work whose owner vanished: nobody knows whether its effect landed. */
 export type OnLapse = 'run_again' | 'hold';

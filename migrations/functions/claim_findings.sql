@@ -1,7 +1,7 @@
 -- claim_findings(work) -> what a claim looked at, for the decision log
 create or replace function :"schema".claim_findings(w :"schema".work_log)
 returns jsonb
-language sql immutable
+language sql stable
 as $$
 	select jsonb_strip_nulls(jsonb_build_object(
 		'found', w.state,

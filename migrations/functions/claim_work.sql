@@ -52,7 +52,7 @@ begin
 
 	select * into w from work_log where work_id = p_work_id;
 	if found then
-		v_outcome := claim_outcome(w, p_token, p_detail -> 'match', t.window_mode, t.window_s, clock_timestamp());
+		v_outcome := claim_outcome(w, p_token, p_detail -> 'match', t.window_mode, t.window_s, t.other_done_at, clock_timestamp());
 		if v_outcome in ('duplicate', 'in_progress', 'not_due', 'mismatch', 'held', 'dead') then
 			if not (t.poll and v_outcome in ('in_progress', 'not_due')) then
 				insert into decision_log (work_id, event, outcome, generation, attempt, token, fired, checked)

@@ -87,7 +87,7 @@ begin
 	), found as materialized (
 		select i.ord, i.token, i.payload, i.detail, w as work, w.work_id,
 			case when w.work_id = any(v_new) then 'new'
-				else claim_outcome(w, i.token, i.detail -> 'match', t.window_mode, t.window_s, v_now) end as outcome
+				else claim_outcome(w, i.token, i.detail -> 'match', t.window_mode, t.window_s, t.other_done_at, v_now) end as outcome
 		from input i
 		join work_log w on w.work_id = i.work_id
 	), changed as (

@@ -19,7 +19,7 @@ begin
 	-- The clock is read in the statement, so that after a wait for the row's lock it is read again.
 	-- Work with a reference already recorded may hold a difference to report: the batch's path does that.
 	update work_log as w set
-		state = 'done', result = p_result, external_ref = p_external_ref, completed_at = clock_timestamp(),
+		state = 'done', result = p_result, external_ref = nullif(p_external_ref, ''), completed_at = clock_timestamp(),
 		last_done_at = clock_timestamp(), updated_at = clock_timestamp(), payload = null, prior = null,
 		prior_result = null, settled_by = 'owner', outcome_known = true,
 		last_error = null
@@ -30,7 +30,7 @@ begin
 		v_late := v_work.locked_until <= v_work.completed_at;
 		insert into decision_log (work_id, event, outcome, generation, attempt, token, fired, detail, external_ref)
 		values (p_work_id, 'complete', 'completed', v_work.generation, v_work.attempt, p_token, p_options -> 'caller',
-			case when v_late then '{"late": true}'::jsonb end, p_external_ref);
+			case when v_late then '{"late": true}'::jsonb end, v_work.external_ref);
 		return query select * from hold_reply(0, p_work_id, v_work, 'completed',
 			case when v_late then '{"late": true}'::jsonb else '{}'::jsonb end);
 		return;

@@ -40,7 +40,7 @@ begin
 
 	-- The common case first: running work, its own token, no reference recorded before.
 	with input as materialized (
-		select distinct on (i.work_id collate "C") i.*
+		select distinct on (i.work_id collate "C") i.work_id, i.token, i.result, nullif(i.external_ref, '') as external_ref, i.ord
 		from unnest(p_work_ids, p_tokens, p_results, p_external_refs) with ordinality
 			as i(work_id, token, result, external_ref, ord)
 		order by i.work_id collate "C", i.ord
@@ -75,7 +75,7 @@ begin
 
 	return query
 	with input as materialized (
-		select distinct on (i.work_id collate "C") i.*
+		select distinct on (i.work_id collate "C") i.work_id, i.token, i.result, nullif(i.external_ref, '') as external_ref, i.ord
 		from unnest(p_work_ids, p_tokens, p_results, p_external_refs) with ordinality
 			as i(work_id, token, result, external_ref, ord)
 		order by i.work_id collate "C", i.ord

@@ -60,7 +60,9 @@ begin
 			continue;
 		end if;
 
-		v_state := failure_state(w, r.landed, coalesce(r.permanent, false));
+		-- "do not try again" is not taken back by a second error path of the same run
+		v_state := failure_state(w, r.landed,
+			coalesce(r.permanent, false) or (w.state = 'dead' and w.settled_by = 'owner'));
 		if v_standing = 'settled' and w.settled_by = 'owner' and w.state = v_state and w.last_error = r.error
 			and w.outcome_known = (r.landed = 'no') then
 			return query select * from hold_reply(r.ord::integer - 1, r.work_id, w, 'failed', '{"repeated": true}');

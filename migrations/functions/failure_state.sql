@@ -2,7 +2,7 @@
 -- One rule for an owner's report, a lapse, a sweep and a failed execution. landed: 'no' or 'unknown'.
 create or replace function :"schema".failure_state(w :"schema".work_log, p_landed text, p_permanent boolean)
 returns text
-language sql immutable
+language sql stable
 as $$
 	select case
 		-- the write-back is the lock: a recorded reference says that the effect landed

@@ -3,7 +3,7 @@
 -- completion), other. A null token never matches.
 create or replace function :"schema".hold_standing(w :"schema".work_log, p_token uuid)
 returns text
-language sql immutable
+language sql stable
 as $$
 	select case
 		when w.work_id is null then 'absent'

@@ -2,7 +2,7 @@
 -- Compared only where the field lists are equal: a node whose list was edited must not stop old work.
 create or replace function :"schema".match_differs(p_stored jsonb, p_offered jsonb)
 returns boolean
-language sql immutable
+language sql stable
 as $$
 	select case
 		when p_stored is null or p_offered is null or p_stored = p_offered then false

@@ -2,7 +2,7 @@
 -- Reads and checks the options of a claim; defaults are the contract's. Raises 22023 naming the option and the cure.
 create or replace function :"schema".read_claim_options(p_options jsonb)
 returns :"schema".claim_terms
-language plpgsql immutable
+language plpgsql stable
 as $$
 declare
 	t claim_terms;
@@ -28,14 +28,22 @@ begin
 		raise exception 'version must be a text without ":", not %', quote_literal(t.version)
 			using errcode = '22023', hint = 'For example "v1".';
 	end if;
-	if t.window_mode is null or t.window_mode not in ('forever', 'duration', 'while_running') then
-		raise exception 'window.mode must be forever, duration or while_running, not %', coalesce(quote_literal(t.window_mode), 'null')
+	if t.window_mode is null or t.window_mode not in ('forever', 'duration', 'while_running', 'until_success') then
+		raise exception 'window.mode must be forever, duration, while_running or until_success, not %', coalesce(quote_literal(t.window_mode), 'null')
 			using errcode = '22023', hint = 'A newer package may know more windows: upgrade the ledger''s functions.';
 	end if;
 	-- "not (x > 0)" also catches NaN and null
 	if t.window_mode = 'duration' and (t.window_s is null or not (t.window_s > 0 and t.window_s <= 3.2e9)) then
 		raise exception 'window.seconds must be above 0 and at most 3.2e9 (100 years), not %', coalesce(t.window_s::text, 'null')
 			using errcode = '22023';
+	end if;
+	if t.window_mode = 'until_success' then
+		if coalesce(v_window ->> 'kind', '') = '' or position(':' in v_window ->> 'kind') > 0 then
+			raise exception 'window.kind must name the kind whose success ends the window, not %', coalesce(quote_literal(v_window ->> 'kind'), 'null')
+				using errcode = '22023';
+		end if;
+		-- running it again changes nothing: last_done_at survives a re-claim
+		t.other_done_at := (select max(w.last_done_at) from work_log w where w.kind = v_window ->> 'kind');
 	end if;
 	if not (t.lease_s > 0 and t.lease_s <= 31622400) then
 		raise exception 'lease_s must be above 0 and at most 31622400 (a year), not %', t.lease_s

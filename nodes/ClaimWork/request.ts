@@ -205,6 +205,7 @@ function identify(
 			return { identity: identifyByKey(scope, parts), parts, keyFields: names };
 		}
 		case 'expression': {
+			refuseEmptyPart(parameters, itemIndex);
 			const parts = [{ name: 'Key', value: parameters.read<unknown>('key', itemIndex, undefined) }];
 			const glued = !parameters.option('allowVolatileKey', itemIndex, false);
 			return { identity: identifyByKey(scope, parts, { glued }), parts, keyFields: [] };
@@ -224,6 +225,30 @@ function identify(
 			};
 		}
 	}
+}
+
+/**
+ * Of a key such as `inv-{{ $json.order }}` n8n leaves out what gives nothing: `inv-` would be one key for every item
+ * without an order, so each part is looked at by itself.
+ */
+function refuseEmptyPart(parameters: Parameters, itemIndex: number): void {
+	for (const part of templateParts(parameters.raw('key'))) {
+		const value = parameters.evaluate(part, itemIndex);
+		if (value === undefined || value === null || String(value).trim() === '') {
+			throw new Refusal(
+				'missing',
+				`Key: ${part.slice(0, 200)} gives nothing in this item, so the key would be incomplete. Check the field it names, or choose one that every item has.`,
+			);
+		}
+	}
+}
+
+/** The `{{ … }}` of a text that holds more than one of them, or other text; a single one is the whole value. */
+function templateParts(raw: unknown): string[] {
+	if (typeof raw !== 'string' || !raw.startsWith('=')) return [];
+	const text = raw.slice(1).trim();
+	const parts = text.match(/\{\{[^]*?\}\}/g) ?? [];
+	return parts[0] === text ? [] : parts;
 }
 
 function requiredField(json: IDataObject, name: string): unknown {
@@ -282,6 +307,9 @@ function readFieldName(parameters: Parameters, itemIndex: number, json: IDataObj
 
 function readWindow(parameters: Parameters, itemIndex: number): ClaimWindow {
 	const mode = parameters.read<ClaimWindow['mode']>('window', itemIndex, 'forever');
+	if (mode === 'until_success') {
+		return { mode, kind: readScopeName(parameters, itemIndex) };
+	}
 	if (mode !== 'duration') return { mode };
 	const amount = Number(parameters.read<unknown>('windowAmount', itemIndex, 7));
 	const seconds =
@@ -299,6 +327,15 @@ function readWindow(parameters: Parameters, itemIndex: number): ClaimWindow {
 function readRunId(parameters: Parameters, itemIndex: number): string | undefined {
 	const given = parameters.option<unknown>('runId', itemIndex, '');
 	return String(given) === '' ? undefined : String(given);
+}
+
+function readScopeName(parameters: Parameters, itemIndex: number): string {
+	const kind = parameters.text('windowKind', itemIndex).trim();
+	if (kind !== '' && !kind.includes(':')) return kind;
+	throw new Refusal(
+		'bad_parameter',
+		'"Kind That Ends It" is empty or holds ":". Enter the kind of work whose next success lets this work be done again.',
+	);
 }
 
 function readNumber(

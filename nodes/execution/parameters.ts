@@ -29,6 +29,11 @@ export class Parameters {
 		return (options[name] ?? fallback) as T;
 	}
 
+	/** What an expression, braces included, gives for one item. Throws what n8n throws for one that fails. */
+	evaluate(expression: string, itemIndex: number): unknown {
+		return this.context.evaluateExpression(expression, itemIndex);
+	}
+
 	/** As it stands on the node, expressions unresolved. */
 	raw(name: string): unknown {
 		return this.context.getNode().parameters[name];

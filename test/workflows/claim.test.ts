@@ -17,20 +17,13 @@ const workOf = (json: IDataObject): Work => json.work as Work;
 
 /** What left Claim Work, as "output: status of the items". */
 function left(ran: Ran, node = 'Claim Work'): Record<string, string[]> {
+	const statusOf = ({ work, details }: IDataObject) =>
+		((work ?? (details as IDataObject).work) as Work).status;
 	return Object.fromEntries(
-		OUTPUTS.flatMap((name, output) => {
-			const items = ran.json(node, output);
-			return items.length === 0
-				? []
-				: [
-						[
-							name,
-							items.map((json) =>
-								String((json.work ?? (json.details as IDataObject | undefined)?.work as Work).status),
-							),
-						],
-					];
-		}),
+		OUTPUTS.map((name, output): [string, string[]] => [
+			name,
+			ran.json(node, output).map(statusOf),
+		]).filter(([, statuses]) => statuses.length > 0),
 	);
 }
 
@@ -665,6 +658,30 @@ describe('the key', () => {
 			],
 		});
 		expect(left(ran)).toEqual({ Claimed: ['claimed', 'claimed'], 'Needs Attention': ['refused'] });
+	});
+
+	test.each([
+		['=inv-{{ $json.order }}', [{ order: 1 }, {}, { order: 3 }]],
+		['=inv-{{ $json.order }}', [{ order: 1 }, { order: '' }, { order: 3 }]],
+		['={{ $json.shop }}/{{ $json.order }}', [
+			{ shop: 'a', order: 1 },
+			{ shop: 'a', order: null },
+			{ shop: 'b', order: 1 },
+		]],
+	])('case 101: a part of %s that gives nothing refuses the item: n8n leaves no trace of it in the text', async (key, items) => {
+		const kind = stage.newKind();
+		const ran = await stage.run({
+			items,
+			nodes: [claim({ kind, identity: 'expression', key }, { onError: 'continueRegularOutput' })],
+		});
+		expect(ran.out('Claim Work').map(({ pairedItem }) => pairedItem)).toEqual([
+			{ item: 0 },
+			{ item: 2 },
+		]);
+		expect(workOf(ran.json('Claim Work', 3)[0])).toMatchObject({
+			status: 'refused',
+			message: expect.stringContaining('{{ $json.order }}') as string,
+		});
 	});
 
 	test('an expression that throws for one item refuses that item only', async () => {

@@ -129,6 +129,57 @@ describe('case 126: with the ledger down no item leaves as claimed, and the erro
 	});
 });
 
+describe('a batch of several policies, when the ledger fails after the first', () => {
+	const kinds = { good: 'good', poison: 'poison' };
+	beforeAll(async () => {
+		await stage.ledger.query(`
+			create function fail_poison() returns trigger language plpgsql as $$
+			begin raise exception 'disk full' using errcode = '53100'; end $$;
+			create trigger fail_poison before insert on idempotency.work_log
+			for each row when (new.kind = '${kinds.poison}') execute function fail_poison()`);
+	});
+	const items = [
+		{ order: 1, kind: kinds.good },
+		{ order: 2, kind: kinds.poison },
+		{ order: 3, kind: kinds.good },
+	];
+	const retry = { retryOnFail: true, maxTries: 2, waitBetweenTries: 1 };
+
+	test.each(ON_ERROR)('no claim is stranded and none passes, under %s', async (onError) => {
+		for (const settings of [{ onError }, { onError, ...retry }]) {
+			const { node, seen } = effect();
+			const ran = await stage.run({
+				items,
+				nodes: [claim(byOrder('={{ $json.kind }}'), settings), node],
+			});
+			expect(seen).toEqual([]);
+			expect(await stage.works(kinds.good)).toEqual([]);
+			const output = { stopWorkflow: null, continueRegularOutput: 3, continueErrorOutput: 4 }[
+				onError
+			];
+			expect(ran.status).toBe(output === null ? 'error' : 'success');
+			expect(outputsOf(ran)).toEqual([0, 1, 2, 3, 4].map((at) => (at === output ? 3 : 0)));
+		}
+	});
+
+	test('what the batch took over from a failure is failed work again, its attempt not spent', async () => {
+		await stage.run({
+			items: [items[0]],
+			nodes: [
+				claim(byOrder(kinds.good, { options: { backoffBaseSeconds: 0 } })),
+				complete({ operation: 'fail', landed: 'no', error: 'first try' }),
+			],
+		});
+		const ran = await stage.run({ items, nodes: [claim(byOrder('={{ $json.kind }}'))] });
+		expect(ran.status).toBe('error');
+		expect(await stage.work(kinds.good)).toMatchObject({
+			state: 'failed',
+			attempt: 1,
+			last_error: 'first try',
+		});
+	});
+});
+
 describe('Always Output Data stops the workflow where nothing was claimed', () => {
 	test.each(ON_ERROR)('for duplicates, under %s', async (onError) => {
 		const kind = stage.newKind();
@@ -203,20 +254,27 @@ describe('the setting On Error', () => {
 		expect(outputsOf(ran)).toEqual([0, 0, 0, 1, 0]);
 	});
 
-	test.each(ON_ERROR)('a failure nobody thought of stops the workflow, under %s', async (onError) => {
+	// with an error output n8n itself reads the item once more: this one would fail there, not in the node
+	test.each([
+		'stopWorkflow',
+		'continueRegularOutput',
+	] as const)('a failure nobody thought of stops the workflow, under %s', async (onError) => {
 		const { node, seen } = effect();
+		const unreadable = new Proxy<IDataObject>(
+			{ order: '' },
+			{
+				ownKeys() {
+					throw new Error('unreadable');
+				},
+			},
+		);
 		const ran = await stage.run({
-			items: orders(1),
-			nodes: [
-				// a parameter that holds no expression in the editor, but may in an imported workflow
-				claim(byOrder(stage.newKind(), { response: '={{ $("Effect").item.json.x }}' }), {
-					onError,
-				}),
-				node,
-			],
+			items: [{ json: unreadable }, { json: { order: 1 } }],
+			nodes: [claim(byOrder(stage.newKind()), { onError }), node],
 		});
 		expect(seen).toEqual([]);
 		expect(ran.status).toBe('error');
+		expect(ran.error).toMatchObject({ name: 'NodeOperationError', node: 'Claim Work' });
 	});
 
 	test('case 137: errors carry the name of n8n’s class, whichever copy of n8n-workflow made it', async () => {
