@@ -157,7 +157,16 @@ export class LedgerConnection {
 		const installed = await this.readVersion();
 		if (!isOlder(installed)) return;
 		if (this.settings.automaticMigration) {
-			await this.install();
+			await this.install().catch((error: unknown) => {
+				const failure = this.describe(error);
+				if (failure.code !== 'no_permission' || installed === null) throw failure;
+				throw new LedgerError(
+					'schema_outdated',
+					`The ledger in schema "${this.settings.schema}" is older than this package, and user "${this.settings.user}" may not upgrade it.`,
+					'Have its owner run the installation script of this version (npm run sql), or use the role that installed it.',
+					failure.sqlState,
+				);
+			});
 			return;
 		}
 		const { schema, database } = this.settings;

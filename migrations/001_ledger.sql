@@ -65,7 +65,8 @@ create table :"schema".work_log (
 	constraint work_log_pkey primary key (work_id),
 	-- one constraint: every statement parses each of them anew, which cost a tenth of a claim
 	constraint work_makes_sense check (
-		octet_length(work_id) = 64
+		-- capitals would be a second identity of the same work
+		octet_length(work_id) = 64 and work_id = lower(work_id)
 		and (match is null or jsonb_typeof(match) = 'object')
 		and case state
 			when 'running' then token is not null and locked_until is not null

@@ -23,7 +23,7 @@ begin
 	if cardinality(p_work_ids) = 0 then
 		return;
 	end if;
-	if cardinality(p_tokens) <> cardinality(p_work_ids) or array_position(p_tokens, null) is not null then
+	if cardinality(p_tokens) is distinct from cardinality(p_work_ids) or array_position(p_tokens, null) is not null then
 		raise exception 'tokens must hold a fresh UUID for each work_id' using errcode = '22023';
 	end if;
 

@@ -23,7 +23,7 @@ begin
 	if cardinality(p_work_ids) = 0 then
 		return;
 	end if;
-	if cardinality(p_tokens) <> cardinality(p_work_ids) then
+	if cardinality(p_tokens) is distinct from cardinality(p_work_ids) then
 		raise exception 'tokens must hold one token (or null) for each work_id' using errcode = '22023';
 	end if;
 
