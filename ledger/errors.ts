@@ -53,6 +53,7 @@ export interface Endpoint {
 
 interface DriverError extends Error {
 	code?: string;
+	cause?: unknown;
 	hint?: string;
 	errors?: DriverError[];
 }
@@ -116,6 +117,7 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 	const say = (kind: LedgerErrorCode, problem: string, cure: string) =>
 		new LedgerError(kind, problem, cure, code);
 
+	if (error?.name === 'TunnelError') return describeTunnelFailure(error.cause, server);
 	if (code !== null && SOCKET_CODES.has(code)) {
 		return say(
 			'unreachable',
@@ -238,5 +240,44 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 		'unknown',
 		`PostgreSQL at ${server} answered: ${words}.`,
 		'Look up the message in the documentation of PostgreSQL.',
+	);
+}
+
+/** What an SSH client (ssh2, as n8n lends it) throws, told apart by its own fields. */
+function describeTunnelFailure(thrown: unknown, server: string): LedgerError {
+	const error = thrown as { code?: string; level?: string; reason?: unknown; message?: string };
+	const code = typeof error?.code === 'string' ? error.code : null;
+	const words = String(error?.message ?? thrown ?? 'no message')
+		.split('\n')[0]
+		.slice(0, 200);
+	const say = (kind: LedgerErrorCode, problem: string, cure: string) =>
+		new LedgerError(kind, problem, cure, code);
+
+	if (error?.level === 'client-authentication') {
+		return say(
+			'wrong_password',
+			`The SSH host of the tunnel to ${server} refused the login.`,
+			'Check SSH user and SSH password (or SSH private key) in the credential.',
+		);
+	}
+	if (/private ?key|passphrase/i.test(words)) {
+		return say(
+			'bad_settings',
+			`The SSH private key in the credential cannot be read (${words}).`,
+			'Paste the whole key, its BEGIN and END lines included, and its passphrase if it has one.',
+		);
+	}
+	// a reason is the SSH host's own answer: it was reached, and would not or could not connect
+	if (error?.reason !== undefined) {
+		return say(
+			'unreachable',
+			`The SSH host does not reach PostgreSQL at ${server} (${words}).`,
+			'Host and port in the credential are as the SSH host sees them; it must allow TCP forwarding.',
+		);
+	}
+	return say(
+		'unreachable',
+		`The SSH tunnel to ${server} could not be opened (${code ?? words}).`,
+		'Check SSH host and SSH port in the credential, that the host runs, and that a firewall lets n8n through.',
 	);
 }

@@ -23,4 +23,5 @@ export {
 	resultText,
 	type JsonText,
 } from './json-text';
+export { matchDigests } from './match';
 export * from './identity';

@@ -3,6 +3,15 @@ import { Duplex } from 'stream';
 /** Opens one channel to the server, for example through an SSH tunnel. */
 export type OpenChannel = (host: string, port: number) => Promise<Duplex>;
 
+/** The tunnel could not be opened; `cause` is what its maker threw. Checked by `name`. */
+export class TunnelError extends Error {
+	override readonly name = 'TunnelError';
+
+	constructor(override readonly cause: unknown) {
+		super('The tunnel could not be opened.');
+	}
+}
+
 /**
  * A stream that looks to the driver like a socket it connects itself. A tunnel that died is not remembered: every new
  * connection opens a channel of its own, so the next call after an idle time-out just works (case 37).
@@ -31,9 +40,7 @@ export class TunnelStream extends Duplex {
 				channel.on('close', () => this.destroy());
 				this.emit('connect');
 			})
-			.catch((error: unknown) =>
-				this.destroy(error instanceof Error ? error : new Error(String(error))),
-			);
+			.catch((error: unknown) => this.destroy(new TunnelError(error)));
 		return this;
 	}
 

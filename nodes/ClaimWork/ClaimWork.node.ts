@@ -33,7 +33,7 @@ export class ClaimWork implements INodeType {
 		group: ['transform'],
 		version: 1,
 		subtitle:
-			'={{ ($parameter["kind"] || "?") + " " + ($parameter["version"] || "v1") + " by " + ({ fields: $parameter["keyFields"] || "?", expression: "expression", content: "content" })[$parameter["identity"]] + ", " + ({ forever: "forever", duration: "for " + $parameter["windowAmount"] + " " + $parameter["windowUnit"], while_running: "while it runs" })[$parameter["window"]] + ", duplicates get " + ({ original: "the original", error: "an error", nothing: "nothing" })[$parameter["response"]] }}',
+			'={{ ($parameter["kind"] || "?") + " " + ($parameter["version"] || "v1") + " by " + ({ fields: $parameter["keyFields"] || "?", expression: "expression", content: "content", url: "URL", ledger: "the ledger" })[$parameter["identity"]] + ", " + ({ forever: "forever", duration: "for " + $parameter["windowAmount"] + " " + $parameter["windowUnit"], while_running: "while it runs", until_success: "until " + $parameter["windowKind"] })[$parameter["window"]] + ", duplicates get " + ({ original: "the original", error: "an error", nothing: "nothing" })[$parameter["response"]] }}',
 		description:
 			'Let each piece of work through once (idempotency, deduplication, lock): duplicates get the original result',
 		defaults: { name: 'Claim Work' },

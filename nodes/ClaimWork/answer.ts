@@ -72,6 +72,7 @@ export function workFieldOf(
 	// a duplicate says what the original's result was, also when that was null
 	if (answer.status === 'duplicate') field.result = (answer.result ?? null) as IDataObject;
 	add({
+		canonical: claim.canonical,
 		hints: claim.hints.length > 0 ? claim.hints : null,
 		warnings: claim.warnings.length > 0 ? claim.warnings : null,
 	});

@@ -1,6 +1,6 @@
 import type { INodeProperties } from 'n8n-workflow';
 
-import { DEFAULT_VOLATILE_FIELDS } from '../../ledger';
+import { DEFAULT_TRACKING_PARAMETERS, DEFAULT_VOLATILE_FIELDS } from '../../ledger';
 import { DEFAULT_FIELD } from '../execution/work-field';
 
 /** The three parts of the contract in view: identity, window, response; the rest under Options. */
@@ -31,10 +31,9 @@ export const properties: INodeProperties[] = [
 		noDataExpression: true,
 		options: [
 			{
-				name: 'Key Fields',
-				value: 'fields',
-				description:
-					'One or several fields of the item that name the business object, such as an order number',
+				name: 'Content',
+				value: 'content',
+				description: 'Equal content is equal work. For items without any number of their own.',
 			},
 			{
 				name: 'Key Expression',
@@ -42,9 +41,22 @@ export const properties: INodeProperties[] = [
 				description: 'A value you put together yourself',
 			},
 			{
-				name: 'Content',
-				value: 'content',
-				description: 'Equal content is equal work. For items without any number of their own.',
+				name: 'Key Fields',
+				value: 'fields',
+				description:
+					'One or several fields of the item that name the business object, such as an order number',
+			},
+			{
+				name: "The Ledger's Work",
+				value: 'ledger',
+				description:
+					'The item comes from a trigger, replay or retry of the ledger and already names its work',
+			},
+			{
+				name: 'URL',
+				value: 'url',
+				description:
+					'An address, whatever tracking parameters it carries and in whatever order its query stands. For scrapers.',
 			},
 		],
 		default: 'fields',
@@ -86,6 +98,17 @@ export const properties: INodeProperties[] = [
 		displayOptions: { show: { identity: ['content'] } },
 	},
 	{
+		displayName: 'URL Field',
+		name: 'urlField',
+		type: 'string',
+		typeOptions: { requiresDataPath: 'single' },
+		default: 'url',
+		required: true,
+		placeholder: 'e.g. url',
+		description: 'Name of the field that holds the address',
+		displayOptions: { show: { identity: ['url'] } },
+	},
+	{
 		displayName: 'Remember',
 		name: 'window',
 		type: 'options',
@@ -107,9 +130,26 @@ export const properties: INodeProperties[] = [
 				value: 'while_running',
 				description: 'A lock: no two at once, but each finished run may be followed by another',
 			},
+			{
+				name: 'Until Another Kind Succeeds',
+				value: 'until_success',
+				description:
+					'Finished work may be done again once work of another kind has been done after it (remind until it is paid)',
+			},
 		],
 		default: 'forever',
 		description: 'How long finished work is remembered',
+	},
+	{
+		displayName: 'Kind That Ends It',
+		name: 'windowKind',
+		type: 'string',
+		default: '',
+		required: true,
+		placeholder: 'e.g. payment',
+		description:
+			'Any work of this kind that is done later lets this work be done again. Running that kind once more changes nothing.',
+		displayOptions: { show: { window: ['until_success'] } },
 	},
 	{
 		displayName: 'Time',
@@ -223,12 +263,30 @@ export const properties: INodeProperties[] = [
 				description: 'Name of the field that is added to each item',
 			},
 			{
+				displayName: 'Fields That Must Not Change',
+				name: 'matchFields',
+				type: 'string',
+				typeOptions: { requiresDataPath: 'multiple' },
+				default: '',
+				placeholder: 'e.g. amount, currency',
+				description:
+					'Names separated by commas. When the same key comes with other values in them, the item leaves by Needs Attention and is never answered as if it were equal.',
+			},
+			{
 				displayName: 'Keep the Item Until Done',
 				name: 'storePayload',
 				type: 'boolean',
 				default: true,
 				description:
 					'Whether the item is kept in the ledger until the work is done, so that it can be replayed (at most 256 kB)',
+			},
+			{
+				displayName: 'Keep the Part After #',
+				name: 'keepFragment',
+				type: 'boolean',
+				default: false,
+				description:
+					'Whether, with URL, addresses that differ only after # are different work. Routes such as #/item/7 always are.',
 			},
 			{
 				displayName: 'Lease (Seconds)',
@@ -247,6 +305,58 @@ export const properties: INodeProperties[] = [
 				default: DEFAULT_VOLATILE_FIELDS.join(', '),
 				description:
 					'With Content: fields that do not count, separated by commas. Names at any depth, paths (meta.timestamp) and wildcards (*_at).',
+			},
+			{
+				displayName: 'Leave Out Query Names',
+				name: 'trackingParameters',
+				type: 'string',
+				typeOptions: { rows: 3 },
+				default: DEFAULT_TRACKING_PARAMETERS.join(', '),
+				description:
+					'With URL: names in the query that do not count, separated by commas; * stands for anything',
+			},
+			{
+				displayName: 'Manual Runs Apart',
+				name: 'testSpace',
+				type: 'boolean',
+				default: false,
+				description:
+					'Whether runs started in the editor claim in a space that production never meets. Their effects are real all the same.',
+			},
+			{
+				displayName: 'Read Values',
+				name: 'reading',
+				type: 'multiOptions',
+				options: [
+					{
+						name: 'Dates in Any Notation',
+						value: 'readDates',
+						description: 'Two notations of one instant are equal; text without a zone stays text',
+					},
+					{
+						name: 'JSON in Text',
+						value: 'readJson',
+						description: 'Text that holds an object or a list is read as one',
+					},
+					{
+						name: 'Lists in Any Order',
+						value: 'arraysAsSets',
+						description: 'The order of a list does not count',
+					},
+					{
+						name: 'Numbers in Text',
+						value: 'readNumbers',
+						description: '"7.50" and 7.5 are equal; "007" stays text',
+					},
+					{
+						name: 'White Space as One Space',
+						value: 'collapseWhiteSpace',
+						description: 'Runs of spaces and line breaks inside a text count as one space',
+					},
+				],
+				default: [],
+				description:
+					'What else counts as equal. Off by default, because each of these joins values that may differ.',
 			},
 			{
 				displayName: 'Retry After, at First (Seconds)',
@@ -272,6 +382,14 @@ export const properties: INodeProperties[] = [
 				default: '',
 				description:
 					'Names a business run (a nightly batch) in the ledger. Never part of the identity: a new run is not new work.',
+			},
+			{
+				displayName: 'Show What Was Hashed',
+				name: 'showCanonical',
+				type: 'boolean',
+				default: false,
+				description:
+					'Whether the text behind the work ID is added to the item, to see why two items are (not) the same',
 			},
 		],
 	},

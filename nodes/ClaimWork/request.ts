@@ -4,7 +4,9 @@ import type { IDataObject, IExecuteFunctions, INodeExecutionData } from 'n8n-wor
 import {
 	identifyByContent,
 	identifyByKey,
+	identifyByUrl,
 	keyHints,
+	matchDigests,
 	parseFieldNames,
 	payloadText,
 	readField,
@@ -14,12 +16,14 @@ import {
 	type ClaimWindow,
 	type KeyPart,
 	type OnLapse,
+	type ReadingOptions,
 	type WorkIdentity,
 } from '../../ledger';
 import { callerOf } from '../execution/caller';
 import { Parameters } from '../execution/parameters';
 import {
 	answerStatus,
+	asWorkField,
 	DEFAULT_FIELD,
 	fieldNameProblem,
 	openClaimsIn,
@@ -43,6 +47,8 @@ export interface Claim {
 	field: string;
 	hints: string[];
 	warnings: string[];
+	/** The text that was hashed, where it was asked for. */
+	canonical: string | null;
 }
 
 /** An item that cannot be claimed, and why, in words that tell the cure. */
@@ -84,13 +90,13 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 			if (volatile !== null && !parameters.option('allowVolatileKey', itemIndex, false)) {
 				throw new Refusal('volatile_key', volatile);
 			}
-			const scope = {
-				kind: parameters.text('kind', itemIndex),
-				version: parameters.text('version', itemIndex, 'v1'),
-			};
+			const scope = readScope(parameters, itemIndex, caller.mode);
 			// what an earlier answer here said (Busy came back) is not part of the work
 			const json = withoutFields(input.json, [field]);
-			const { identity, parts, keyFields } = identify(parameters, itemIndex, json, scope);
+			const { identity, parts, keyFields } =
+				parameters.read<string>('identity', itemIndex, 'fields') === 'ledger'
+					? ledgersWork(input.json, field, scope)
+					: identify(parameters, itemIndex, json, scope);
 			const policy: ClaimPolicy = {
 				kind: identity.kind,
 				version: identity.version,
@@ -162,6 +168,10 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 					key: identity.key,
 					token: randomUUID(),
 					payload: payload.text,
+					match: matchDigests(
+						json,
+						parseFieldNames(optionText(parameters, 'matchFields', itemIndex)),
+					),
 				},
 				keyFields,
 				field,
@@ -170,6 +180,9 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 						? keyHints(identity.key, parts, { executionId: caller.execution, now: Date.now() })
 						: [],
 				warnings: payload.warnings,
+				canonical: parameters.option('showCanonical', itemIndex, false)
+					? shownCanonical(identity)
+					: null,
 			});
 		} catch (error) {
 			refused.push({ itemIndex, field, message: messageOf(error), code: codeOf(error) });
@@ -192,23 +205,114 @@ class Refusal extends Error {
 	}
 }
 
+/** Ends the kinds of manual runs that are kept apart; so no other kind may end like it. */
+const TEST_SPACE = ' (manual test)';
+
+function readScope(
+	parameters: Parameters,
+	itemIndex: number,
+	mode: string | undefined,
+): { kind: string; version: string } {
+	const kind = parameters.text('kind', itemIndex).trim();
+	if (kind.endsWith(TEST_SPACE)) {
+		throw new Refusal(
+			'bad_scope',
+			`Kind may not end in "${TEST_SPACE}": such kinds belong to manual runs. Choose another name.`,
+		);
+	}
+	const apart = mode === 'manual' && parameters.option('testSpace', itemIndex, false);
+	return {
+		kind: apart && kind !== '' ? `${kind}${TEST_SPACE}` : kind,
+		version: parameters.text('version', itemIndex, 'v1'),
+	};
+}
+
+function readReading(parameters: Parameters, itemIndex: number): ReadingOptions {
+	const chosen = parameters.option<unknown>('reading', itemIndex, []);
+	return Object.fromEntries(
+		(Array.isArray(chosen) ? chosen : []).map((name) => [String(name), true]),
+	);
+}
+
+function optionText(parameters: Parameters, name: string, itemIndex: number): string {
+	const value = parameters.option<unknown>(name, itemIndex, '');
+	return value === undefined || value === null ? '' : String(value);
+}
+
+/** A list that a person may have emptied on purpose; undefined where the option is not set. */
+function optionList(parameters: Parameters, name: string, itemIndex: number): string[] | undefined {
+	const value = parameters.option<unknown>(name, itemIndex, undefined);
+	return value === undefined || value === null ? undefined : parseFieldNames(String(value));
+}
+
+/** Work that the ledger handed out (a trigger, a replay): its id stands, whatever the item looks like now. */
+function ledgersWork(
+	json: IDataObject,
+	field: string,
+	scope: { kind: string; version: string },
+): { identity: WorkIdentity; parts: KeyPart[]; keyFields: string[] } {
+	const named = asWorkField(json[field]);
+	const workId = named?.workId ?? json.workId ?? json.work_id;
+	if (typeof workId !== 'string' || !/^[0-9a-f]{64}$/.test(workId)) {
+		throw new Refusal(
+			'missing',
+			`The item names no work of the ledger: it has neither "${field}" nor "workId" with 64 hex digits. Choose another way under "Identify By" for items that do not come from the ledger.`,
+		);
+	}
+	const kind = named?.kind ?? scope.kind;
+	if (kind === '') {
+		throw new Refusal(
+			'bad_scope',
+			'The kind is empty. Enter the kind of the work that the item names.',
+		);
+	}
+	const key = named?.key ?? workId;
+	return {
+		identity: {
+			workId,
+			kind,
+			version: named?.version ?? scope.version,
+			key,
+			canonical: key,
+			fingerprint: workId.slice(0, 10),
+		},
+		parts: [],
+		keyFields: [],
+	};
+}
+
+/** Of an address with a password in it, only the masked form may be shown. */
+function shownCanonical({ key, canonical }: WorkIdentity): string {
+	return /^https?:\/\/[^/]*@/i.test(canonical) ? key : canonical;
+}
+
 function identify(
 	parameters: Parameters,
 	itemIndex: number,
 	json: IDataObject,
 	scope: { kind: string; version: string },
 ): { identity: WorkIdentity; parts: KeyPart[]; keyFields: string[] } {
+	const reading = readReading(parameters, itemIndex);
 	switch (parameters.read<string>('identity', itemIndex, 'fields')) {
 		case 'fields': {
 			const names = parseFieldNames(parameters.text('keyFields', itemIndex));
 			const parts = names.map((name) => ({ name, value: readField(json, name).value }));
-			return { identity: identifyByKey(scope, parts), parts, keyFields: names };
+			return { identity: identifyByKey(scope, parts, reading), parts, keyFields: names };
 		}
 		case 'expression': {
 			refuseEmptyPart(parameters, itemIndex);
 			const parts = [{ name: 'Key', value: parameters.read<unknown>('key', itemIndex, undefined) }];
 			const glued = !parameters.option('allowVolatileKey', itemIndex, false);
-			return { identity: identifyByKey(scope, parts, { glued }), parts, keyFields: [] };
+			return { identity: identifyByKey(scope, parts, { ...reading, glued }), parts, keyFields: [] };
+		}
+		case 'url': {
+			const name = parameters.text('urlField', itemIndex, 'url').trim();
+			const { value } = readField(json, name);
+			const identity = identifyByUrl(scope, value, {
+				keepFragment: parameters.option('keepFragment', itemIndex, false),
+				trackingParameters: optionList(parameters, 'trackingParameters', itemIndex),
+			});
+			return { identity, parts: [{ name, value }], keyFields: [] };
 		}
 		default: {
 			const names = parseFieldNames(parameters.text('contentFields', itemIndex));
@@ -216,10 +320,9 @@ function identify(
 				names.length === 0
 					? json
 					: Object.fromEntries(names.map((name) => [name, requiredField(json, name)]));
-			const list = parameters.option<string | undefined>('volatileFields', itemIndex, undefined);
-			const volatileFields = list === undefined ? undefined : parseFieldNames(list);
+			const volatileFields = optionList(parameters, 'volatileFields', itemIndex);
 			return {
-				identity: identifyByContent(scope, content, { volatileFields }),
+				identity: identifyByContent(scope, content, { ...reading, volatileFields }),
 				parts: [],
 				keyFields: [],
 			};
@@ -269,6 +372,7 @@ function volatileParameters(parameters: Parameters): string | null {
 		['keyFields', 'Key Fields'],
 		['key', 'Key'],
 		['contentFields', 'Fields That Count'],
+		['urlField', 'URL Field'],
 		['version', 'Version'],
 	];
 	const identity = parameters.raw('identity') ?? 'fields';
@@ -276,6 +380,7 @@ function volatileParameters(parameters: Parameters): string | null {
 		keyFields: 'fields',
 		key: 'expression',
 		contentFields: 'content',
+		urlField: 'url',
 	};
 	for (const [name, label] of names) {
 		if (unused[name] !== undefined && unused[name] !== identity) continue;
@@ -374,8 +479,13 @@ function checkedNumber(
 	return value;
 }
 
+/** n8n's own words for an expression that fails ("Invalid expression") do not say which one. */
 function messageOf(error: unknown): string {
-	return error instanceof Error ? error.message : String(error);
+	const message = error instanceof Error ? error.message : String(error);
+	const { context } = error as { context?: { parameter?: unknown } };
+	return typeof context?.parameter === 'string'
+		? `The expression of the parameter "${context.parameter}" fails for this item: ${message}`
+		: message;
 }
 
 function codeOf(error: unknown): string {

@@ -13,7 +13,13 @@ import { callerOf } from '../execution/caller';
 import { ledgerOf, testLedger } from '../execution/credential';
 import { errorOutputItem, nodeError, onErrorOf } from '../execution/failing-closed';
 import { Parameters } from '../execution/parameters';
-import { asWorkField, DEFAULT_FIELD, fieldNameProblem, withField } from '../execution/work-field';
+import {
+	asWorkField,
+	DEFAULT_FIELD,
+	fieldNameProblem,
+	isOpenClaim,
+	withField,
+} from '../execution/work-field';
 import { failByExecution } from './fail-by-execution';
 import { ClaimSearch } from './find-claim';
 import { OUTPUT, OUTPUT_NAMES, isAccepted, settledField } from './answer';
@@ -65,7 +71,10 @@ export class CompleteWork implements INodeType {
 				};
 				return;
 			}
-			place(itemIndex, OUTPUT.notOwner, field, { status, message });
+			// the claim stays on the item: it may come back when the cause is mended
+			const own = asWorkField(items[itemIndex].json[field]);
+			const open = status === 'error' && own !== null && isOpenClaim(own) ? own : {};
+			place(itemIndex, OUTPUT.notOwner, field, { ...open, status, message });
 		};
 
 		let ledger: Ledger | null = null;

@@ -46,6 +46,7 @@ export interface GivenClaim {
 export class ClaimSearch {
 	private claimNodes: ClaimNode[] | null = null;
 	private openClaim: Promise<OpenClaim | null> | null = null;
+	private readonly worksByKey = new Map<string, Map<string, string>>();
 
 	constructor(
 		private readonly context: IExecuteFunctions,
@@ -188,6 +189,7 @@ export class ClaimSearch {
 		return `The item's ${differing.join(', ')} is not that of its claim (${claimed.field.key ?? claimed.field.workId}): a step between changed the order of the items without keeping their connection. Keep the field of Claim Work on the item, or let that step set pairedItem.`;
 	}
 
+	/** Whether these key values are those of another item that was claimed there. */
 	private isSwapped(
 		nodeName: string,
 		claimed: { field: WorkField },
@@ -197,12 +199,20 @@ export class ClaimSearch {
 	): boolean {
 		const keyOf = (record: IDataObject) =>
 			JSON.stringify(names.map((name) => keyText(readField(record, name).value)));
-		const key = keyOf(json);
-		const all = this.context.getWorkflowDataProxy(0).$(nodeName).all() as INodeExecutionData[];
-		return all.some((other) => {
-			const field = claimOn(other.json, fieldName);
-			return field !== null && field.workId !== claimed.field.workId && keyOf(other.json) === key;
-		});
+		// indexed once per batch: asked for every item
+		const index = JSON.stringify([nodeName, fieldName, names]);
+		let works = this.worksByKey.get(index);
+		if (works === undefined) {
+			works = new Map();
+			const all = this.context.getWorkflowDataProxy(0).$(nodeName).all() as INodeExecutionData[];
+			for (const other of all) {
+				const field = claimOn(other.json, fieldName);
+				if (field !== null) works.set(keyOf(other.json), field.workId);
+			}
+			this.worksByKey.set(index, works);
+		}
+		const other = works.get(keyOf(json));
+		return other !== undefined && other !== claimed.field.workId;
 	}
 
 	private async onlyOpenClaim(): Promise<OpenClaim | null> {

@@ -179,7 +179,8 @@ function incomingError(input: INodeExecutionData): string {
 
 /** Some nodes give an error as text, others as an object. */
 function errorText(value: unknown): string {
-	if (typeof value !== 'object' || value === null) return String(value ?? '');
+	if (typeof value === 'boolean' || value === undefined || value === null) return '';
+	if (typeof value !== 'object') return String(value);
 	const { message } = value as { message?: unknown };
 	if (typeof message === 'string' && message !== '') return message;
 	return resultText(value).text ?? '';

@@ -4,8 +4,8 @@ import { isOwnField } from '../../ledger';
 
 export const DEFAULT_FIELD = 'work';
 
-/** Statuses of a claim that is still open on an item. */
-const OPEN_STATUSES = new Set(['claimed', 'recorded', 'extended']);
+/** Statuses of a claim that is still open on an item; `error`: Complete Work could not reach the ledger. */
+const OPEN_STATUSES = new Set(['claimed', 'recorded', 'extended', 'error']);
 
 /** What this package puts on an item about a work. */
 export interface WorkField extends IDataObject {

@@ -701,7 +701,9 @@ describe('the key', () => {
 			],
 		});
 		expect(left(ran)).toEqual({ Claimed: ['claimed', 'claimed'], Error: ['refused'] });
-		expect(ran.json('Claim Work', 4)[0].error).toMatch(/expression/);
+		expect(ran.json('Claim Work', 4)[0].error).toMatch(
+			/^The expression of the parameter "key" fails/,
+		);
 		expect(await stage.works(kind)).toEqual(['1 running', '3 running']);
 	});
 
@@ -891,6 +893,22 @@ describe('options', () => {
 		const ran = await stage.run({ items, nodes: [claim(byOrder(other))] });
 		expect(left(ran)).toEqual({ Claimed: ['claimed'] });
 		expect(ran.json('Claim Work')[0]).toMatchObject({ order: 5, customer: 'c1' });
+	});
+
+	test('an error that came with an item survives the way through Busy', async () => {
+		const kind = stage.newKind();
+		const busy = await stage.run({
+			items: [
+				{ order: 1, error: 'upstream' },
+				{ order: 1, error: 'upstream' },
+			],
+			nodes: [claim(byOrder(kind))],
+		});
+		const ran = await stage.run({
+			items: busy.json('Claim Work', 2),
+			nodes: [claim(byOrder(stage.newKind()))],
+		});
+		expect(workOf(ran.json('Claim Work')[0]).inputError).toBe('upstream');
 	});
 
 	test('the item is kept for a replay until it is done, unless switched off', async () => {

@@ -259,6 +259,7 @@ describe('fail', () => {
 		['an expression that gives another object', { error: '={{ $json.problem }}' }, { problem: { code: 7 } }, '{"code":7}'],
 		['an expression that gives nothing', { error: '={{ $json.nope }}' }, { error: 'from the item' }, 'from the item'],
 		['nothing at all', {}, {}, 'The step failed.'],
+		['no reason where error is only a flag', {}, { error: false }, 'The step failed.'],
 	])('the reason is %s', async (_, parameters, answer, reason) => {
 		const kind = stage.newKind();
 		const ran = await claimed(kind, [step('Call', http(() => answer)), failing(parameters)]);

@@ -436,6 +436,20 @@ describe('Complete Work never guesses', () => {
 	});
 });
 
+test('thousands of items behind an HTTP call with ids of its own are settled without a search through all for each', async () => {
+	const kind = stage.newKind();
+	const ran = await stage.run({
+		items: Array.from({ length: 4000 }, (_, id) => ({ id, customer: 'c', total: 1 })),
+		nodes: [
+			claim({ kind, keyFields: 'id' }),
+			step('Invoice', http(({ id }) => ({ id: `inv_${Number(id)}` }))),
+			complete({ result: 'none' }),
+		],
+	});
+	expect(ran.error).toBeNull();
+	expect(ran.out('Complete Work')).toHaveLength(4000);
+}, 20_000);
+
 describe('an item that was put together from several', () => {
 	const together =
 		(build: (items: INodeExecutionData[]) => IDataObject): Step =>

@@ -102,7 +102,8 @@ export interface Flow {
 	nodes: NodeOfTest[];
 	/** Left out: one after another, by first outputs. */
 	links?: Link[];
-	credential: LedgerSettings;
+	/** A function is asked anew each time a node looks at its credential. */
+	credential: LedgerSettings | (() => LedgerSettings);
 	items: IDataObject[] | INodeExecutionData[];
 	executionId?: string;
 	/** The execution that calls this one as a sub-workflow. */
@@ -168,7 +169,10 @@ export async function runWorkflow(flow: Flow): Promise<Ran> {
 		instanceBaseUrl: '',
 		credentialsHelper: {
 			isCredentialUsableByNode: () => true,
-			getDecrypted: async () => await Promise.resolve(flow.credential),
+			getDecrypted: async () =>
+				await Promise.resolve(
+					typeof flow.credential === 'function' ? flow.credential() : flow.credential,
+				),
 			getParentTypes: () => [],
 		},
 	} as unknown as IWorkflowExecuteAdditionalData;

@@ -1,0 +1,27 @@
+import { createHash } from 'crypto';
+
+import { canonicalJson, readField } from './identity';
+import { readableText } from './json-text';
+
+/** Stands for a field the item lacks: absent differs from every value, null included. */
+const ABSENT = 'absent';
+
+/**
+ * Digest per field that must not change under one key (case 106: the same refund with another amount). By canonical
+ * JSON, so key order and spacing do not count. Throws `IdentityRefusal` for values that have none.
+ */
+export function matchDigests(
+	record: Record<string, unknown>,
+	fieldNames: string[],
+): Record<string, string> {
+	return Object.fromEntries(
+		fieldNames.map((name) => {
+			const { found, value } = readField(record, name);
+			const digest =
+				found && value !== undefined
+					? createHash('sha256').update(canonicalJson(value)).digest('hex')
+					: ABSENT;
+			return [readableText(name, 500), digest];
+		}),
+	);
+}
