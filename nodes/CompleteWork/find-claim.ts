@@ -10,6 +10,7 @@ import {
 	type OpenField,
 	type WorkField,
 } from '../execution/work-field';
+import { originsOf } from './lineage';
 
 const CLAIM_NODE_TYPES = /(^|\.)claimWork$/;
 
@@ -116,7 +117,20 @@ export class ClaimSearch {
 			const problem = this.swapProblem(node.name, { field, item }, json, fieldName);
 			return problem === null ? { claims: [foundIn(field)] } : { problem };
 		}
-		return unclaimed === null ? null : notClaimed(unclaimed);
+		if (unclaimed !== null) return notClaimed(unclaimed);
+		const together = this.fromOrigins(itemIndex, fieldName);
+		return together.length > 0 ? { claims: together.map(foundIn) } : null;
+	}
+
+	/** The claims of all items that this one was put together from. */
+	private fromOrigins(itemIndex: number, fieldName: string): OpenField[] {
+		const enabled = new Set(
+			this.claimNodesBefore().flatMap((node) => (node.disabled ? [] : [node.name])),
+		);
+		const claims = originsOf(this.context, itemIndex, (name) => enabled.has(name)).flatMap(
+			({ json }) => claimOn(json, fieldName) ?? [],
+		);
+		return [...new Map(claims.map((claim) => [claim.token, claim])).values()];
 	}
 
 	/** Nearest first: `getParentNodes` alone lists outer ones first. */

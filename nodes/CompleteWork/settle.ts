@@ -86,8 +86,52 @@ export function readSettlement(
 	return settlement;
 }
 
-/** Sends all settlements of one operation, in one round trip per 5,000. */
+/**
+ * Sends all settlements of one operation, in one round trip per 5,000. Items that came from one claim (an order split
+ * into its lines) settle it once, together.
+ */
 export async function settle(
+	works: Works,
+	operation: Operation,
+	settlements: Settlement[],
+	caller: Caller,
+): Promise<HoldAnswer[]> {
+	const byClaim = new Map<string, Settlement[]>();
+	for (const settlement of settlements) {
+		const { workId, token } = settlement.claim;
+		const same = byClaim.get(`${workId} ${token}`);
+		if (same === undefined) byClaim.set(`${workId} ${token}`, [settlement]);
+		else same.push(settlement);
+	}
+	const groups = [...byClaim.values()];
+	const answers = await send(works, operation, groups.map(together), caller);
+	const answerTo = new Map(groups.flatMap((group, k) => group.map((one) => [one, answers[k]])));
+	return settlements.map((settlement) => answerTo.get(settlement) as HoldAnswer);
+}
+
+/** What the items of one claim say as one: all results as a list, and the first reference. */
+function together(group: Settlement[]): Settlement {
+	const [first] = group;
+	if (group.length === 1) return first;
+	const references = [...new Set(group.flatMap(({ externalRef }) => externalRef ?? []))];
+	if (references.length > 1) {
+		for (const { warnings } of group) {
+			warnings.push(
+				`The ${group.length} items of this claim have ${references.length} references; ${references[0]} was stored as the reference of the work.`,
+			);
+		}
+	}
+	return {
+		...first,
+		result: group.some(({ result }) => result !== undefined)
+			? group.map(({ result }) => result ?? null)
+			: undefined,
+		externalRef: references[0] ?? null,
+		landed: group.every(({ landed }) => landed === 'no') ? 'no' : 'unknown',
+	};
+}
+
+async function send(
 	works: Works,
 	operation: Operation,
 	settlements: Settlement[],
