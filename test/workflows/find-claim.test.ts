@@ -524,7 +524,7 @@ describe('an item that was put together from several', () => {
 			],
 		});
 		expect(ran.error).toBeNull();
-		expect(await stage.works(kind)).toEqual(['1 done', '2 done']);
+		expect(await stage.works(kind)).toEqual(['1 done {"total":2}', '2 done {"total":2}']);
 	});
 
 	test('can be recorded first and completed later', async () => {
