@@ -20,7 +20,7 @@ import {
 	stoppingError,
 	type OnError,
 } from '../execution/failing-closed';
-import { withField, withInputError } from '../execution/work-field';
+import { freeFieldName, withField, withInputError } from '../execution/work-field';
 import { OUTPUT, OUTPUT_NAMES, outputOf, workFieldOf } from './answer';
 import { properties } from './properties';
 import { readRequest, type Claim, type ClaimGroup, type Refused, type Request } from './request';
@@ -207,7 +207,8 @@ class Outputs {
 			};
 			return;
 		}
-		this.place(OUTPUT.needsAttention, itemIndex, fieldName, field);
+		const name = freeFieldName(this.items[itemIndex].json, fieldName);
+		this.place(OUTPUT.needsAttention, itemIndex, name, field);
 	}
 }
 

@@ -100,7 +100,7 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 			const policy: ClaimPolicy = {
 				kind: identity.kind,
 				version: identity.version,
-				window: readWindow(parameters, itemIndex),
+				window: readWindow(parameters, itemIndex, scope.apart),
 				onLapse: parameters.read<OnLapse>('onLapse', itemIndex, 'run_again'),
 				leaseSeconds: readNumber(
 					parameters,
@@ -205,6 +205,13 @@ class Refusal extends Error {
 	}
 }
 
+interface ClaimScope {
+	kind: string;
+	version: string;
+	/** A manual run that is to meet nothing of production. */
+	apart: boolean;
+}
+
 /** Ends the kinds of manual runs that are kept apart; so no other kind may end like it. */
 const TEST_SPACE = ' (manual test)';
 
@@ -212,7 +219,7 @@ function readScope(
 	parameters: Parameters,
 	itemIndex: number,
 	mode: string | undefined,
-): { kind: string; version: string } {
+): ClaimScope {
 	const kind = parameters.text('kind', itemIndex).trim();
 	if (kind.endsWith(TEST_SPACE)) {
 		throw new Refusal(
@@ -222,9 +229,14 @@ function readScope(
 	}
 	const apart = mode === 'manual' && parameters.option('testSpace', itemIndex, false);
 	return {
-		kind: apart && kind !== '' ? `${kind}${TEST_SPACE}` : kind,
+		kind: inSpace(kind, apart),
 		version: parameters.text('version', itemIndex, 'v1'),
+		apart,
 	};
+}
+
+function inSpace(kind: string, apart: boolean): string {
+	return apart && kind !== '' ? `${kind}${TEST_SPACE}` : kind;
 }
 
 function readReading(parameters: Parameters, itemIndex: number): ReadingOptions {
@@ -249,7 +261,7 @@ function optionList(parameters: Parameters, name: string, itemIndex: number): st
 function ledgersWork(
 	json: IDataObject,
 	field: string,
-	scope: { kind: string; version: string },
+	scope: ClaimScope,
 ): { identity: WorkIdentity; parts: KeyPart[]; keyFields: string[] } {
 	const named = asWorkField(json[field]);
 	const workId = named?.workId ?? json.workId ?? json.work_id;
@@ -266,16 +278,19 @@ function ledgersWork(
 			'The kind is empty. Enter the kind of the work that the item names.',
 		);
 	}
-	const key = named?.key ?? workId;
+	if (scope.apart && !String(named?.kind).endsWith(TEST_SPACE)) {
+		throw new Refusal(
+			'bad_scope',
+			'The item names work of production, which "Manual Runs Apart" must not meet. Switch that option off to claim it by hand.',
+		);
+	}
+	// what came with the item is checked as what stands on the node is: in SQL it would stop the whole batch
+	const checked = identifyByKey({ kind, version: named?.version ?? scope.version }, [
+		{ name: 'workId', value: workId },
+	]);
+	const key = typeof named?.key === 'string' ? named.key : workId;
 	return {
-		identity: {
-			workId,
-			kind,
-			version: named?.version ?? scope.version,
-			key,
-			canonical: key,
-			fingerprint: workId.slice(0, 10),
-		},
+		identity: { ...checked, workId, key, canonical: key, fingerprint: workId.slice(0, 10) },
 		parts: [],
 		keyFields: [],
 	};
@@ -410,10 +425,10 @@ function readFieldName(parameters: Parameters, itemIndex: number, json: IDataObj
 	);
 }
 
-function readWindow(parameters: Parameters, itemIndex: number): ClaimWindow {
+function readWindow(parameters: Parameters, itemIndex: number, apart: boolean): ClaimWindow {
 	const mode = parameters.read<ClaimWindow['mode']>('window', itemIndex, 'forever');
 	if (mode === 'until_success') {
-		return { mode, kind: readScopeName(parameters, itemIndex) };
+		return { mode, kind: readWindowKind(parameters, itemIndex, apart) };
 	}
 	if (mode !== 'duration') return { mode };
 	const amount = Number(parameters.read<unknown>('windowAmount', itemIndex, 7));
@@ -434,12 +449,18 @@ function readRunId(parameters: Parameters, itemIndex: number): string | undefine
 	return String(given) === '' ? undefined : String(given);
 }
 
-function readScopeName(parameters: Parameters, itemIndex: number): string {
-	const kind = parameters.text('windowKind', itemIndex).trim();
-	if (kind !== '' && !kind.includes(':')) return kind;
+/** Read as the kinds of claims are, so that it equals them. */
+function readWindowKind(parameters: Parameters, itemIndex: number, apart: boolean): string {
+	const kind = inSpace(parameters.text('windowKind', itemIndex).trim(), apart);
+	let problem: string;
+	try {
+		return identifyByKey({ kind }, [{ name: 'windowKind', value: 'any' }]).kind;
+	} catch (error) {
+		problem = messageOf(error);
+	}
 	throw new Refusal(
 		'bad_parameter',
-		'"Kind That Ends It" is empty or holds ":". Enter the kind of work whose next success lets this work be done again.',
+		`"Kind That Ends It": ${problem} It is the kind of work whose next success lets this work be done again.`,
 	);
 }
 

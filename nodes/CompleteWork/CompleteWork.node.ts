@@ -17,6 +17,7 @@ import {
 	asWorkField,
 	DEFAULT_FIELD,
 	fieldNameProblem,
+	freeFieldName,
 	isOpenClaim,
 	withField,
 } from '../execution/work-field';
@@ -72,16 +73,20 @@ export class CompleteWork implements INodeType {
 				return;
 			}
 			// the claim stays on the item: it may come back when the cause is mended
-			const own = asWorkField(items[itemIndex].json[field]);
-			const open = status === 'error' && own !== null && isOpenClaim(own) ? own : {};
-			place(itemIndex, OUTPUT.notOwner, field, { ...open, status, message });
+			const { json } = items[itemIndex];
+			const own = asWorkField(json[field]);
+			if (status === 'error' && own !== null && isOpenClaim(own)) {
+				place(itemIndex, OUTPUT.notOwner, field, { ...own, status, message });
+			} else {
+				place(itemIndex, OUTPUT.notOwner, freeFieldName(json, field), { status, message });
+			}
 		};
 
 		let ledger: Ledger | null = null;
 		try {
 			ledger = await ledgerOf(this);
 		} catch (error) {
-			items.forEach((_, i) => placeProblem(i, DEFAULT_FIELD, messageOf(error)));
+			items.forEach((_, i) => placeProblem(i, fieldOf(parameters, i), messageOf(error)));
 		}
 
 		const settlements: Settlement[] = [];
@@ -137,8 +142,8 @@ export class CompleteWork implements INodeType {
 					);
 				}
 			} catch (error) {
-				for (const itemIndex of new Set(settlements.map((s) => s.itemIndex))) {
-					const { field } = settlements.find((s) => s.itemIndex === itemIndex) as Settlement;
+				const fields = new Map(settlements.map(({ itemIndex, field }) => [itemIndex, field]));
+				for (const [itemIndex, field] of fields) {
 					placeProblem(itemIndex, field, messageOf(error));
 				}
 			}
@@ -149,6 +154,16 @@ export class CompleteWork implements INodeType {
 		const outputs: INodeExecutionData[][] = OUTPUT_NAMES.map(() => []);
 		for (const { output, item } of placed) outputs[output].push(item);
 		return outputs;
+	}
+}
+
+/** The name of the field, or the default where the option cannot be read. */
+function fieldOf(parameters: Parameters, itemIndex: number): string {
+	try {
+		const named = parameters.option<string>('field', itemIndex, DEFAULT_FIELD);
+		return fieldNameProblem(named) === null ? named : DEFAULT_FIELD;
+	} catch {
+		return DEFAULT_FIELD;
 	}
 }
 

@@ -1,16 +1,17 @@
 import type { IDataObject, IExecuteFunctions, INodeExecutionData } from 'n8n-workflow';
 
-import { isOwnField, readField, type Ledger, type OpenClaim } from '../../ledger';
+import { isOwnField, readField, resultText, type Ledger, type OpenClaim } from '../../ledger';
 import {
 	answerStatus,
 	asWorkField,
 	DEFAULT_FIELD,
 	isOpenClaim,
+	isToken,
 	openClaimsIn,
 	type OpenField,
 	type WorkField,
 } from '../execution/work-field';
-import { originsOf } from './lineage';
+import { lineageOf } from './lineage';
 
 const CLAIM_NODE_TYPES = /(^|\.)claimWork$/;
 
@@ -32,6 +33,12 @@ interface ClaimNode {
 	field: unknown;
 }
 
+/** An item as Claim Work let it pass. */
+interface ClaimedItem {
+	field: WorkField;
+	item: IDataObject;
+}
+
 /** What the person set on the node for this item. */
 export interface GivenClaim {
 	token: string;
@@ -47,7 +54,7 @@ export interface GivenClaim {
 export class ClaimSearch {
 	private claimNodes: ClaimNode[] | null = null;
 	private openClaim: Promise<OpenClaim | null> | null = null;
-	private readonly worksByKey = new Map<string, Map<string, string>>();
+	private readonly worksByKey = new Map<string, Map<string, ClaimedItem>>();
 
 	constructor(
 		private readonly context: IExecuteFunctions,
@@ -61,13 +68,17 @@ export class ClaimSearch {
 		const status = answerStatus(answer);
 		if (status !== null) {
 			const open = openClaimsIn(answer);
-			return open.length > 0 ? { claims: open.map(foundIn) } : notClaimed(status);
+			if (open.length > 0) return { claims: open.map(foundIn) };
+			return status === 'claimed' ? withoutToken() : notClaimed(status);
 		}
 		const collected = collectedClaims(input.json, given.field);
 		if (collected.length > 0) return { claims: collected.map(foundIn) };
 
 		const paired = this.fromPairedItem(itemIndex, input.json, given.field);
 		if (paired !== null) return paired;
+		// Claim Work refused it, but could not say so in the field itself
+		if (answerStatus(input.json[`${given.field}Answer`]) === 'refused')
+			return notClaimed('refused');
 
 		const disabled = this.claimNodesBefore().find((node) => node.disabled);
 		if (disabled !== undefined) return passedDisabled(disabled);
@@ -89,7 +100,7 @@ export class ClaimSearch {
 				problem: `Work ID must be the 64 hex digits that Claim Work put on the item, not "${workId.slice(0, 80)}".`,
 			};
 		}
-		if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(given.token)) {
+		if (!isToken(given.token)) {
 			return {
 				problem:
 					'Claim Token must be the token that Claim Work put on the item. Only claimed items have one.',
@@ -114,7 +125,9 @@ export class ClaimSearch {
 				? undefined
 				: this.claimNodesBefore().find((other) => other.disabled && other.field === fieldName);
 			if (disabled !== undefined) return passedDisabled(disabled);
-			const problem = this.swapProblem(node.name, { field, item }, json, fieldName);
+			const problem =
+				this.guessProblem(node.name, itemIndex) ??
+				this.swapProblem(node.name, { field, item }, json, fieldName);
 			return problem === null ? { claims: [foundIn(field)] } : { problem };
 		}
 		if (unclaimed !== null) return notClaimed(unclaimed);
@@ -127,10 +140,8 @@ export class ClaimSearch {
 		const enabled = new Set(
 			this.claimNodesBefore().flatMap((node) => (node.disabled ? [] : [node.name])),
 		);
-		const claims = originsOf(this.context, itemIndex, (name) => enabled.has(name)).flatMap(
-			({ json }) => claimOn(json, fieldName) ?? [],
-		);
-		return [...new Map(claims.map((claim) => [claim.token, claim])).values()];
+		const { origins } = lineageOf(this.context, itemIndex, (name) => enabled.has(name));
+		return eachOnce(origins.flatMap(({ json }) => claimOn(json, fieldName) ?? []));
 	}
 
 	/** Nearest first: `getParentNodes` alone lists outer ones first. */
@@ -178,6 +189,14 @@ export class ClaimSearch {
 		}
 	}
 
+	/** n8n pairs one item that was made of several with the first of them, so the others' claims would stay open. */
+	private guessProblem(nodeName: string, itemIndex: number): string | null {
+		const { guessedAt } = lineageOf(this.context, itemIndex, (name) => name === nodeName);
+		return guessedAt === null
+			? null
+			: `"${guessedAt}" made one item of several and does not say of which, so their claims cannot be told apart. Let it set pairedItem, use an Aggregate step in its place, or set Work ID and Claim Token in the options.`;
+	}
+
 	/**
 	 * A node that reorders items without pairing them swaps tokens silently. Seen where the item still carries the claim's
 	 * key fields with other values: those of another claimed item, or on an item that is otherwise still the claimed one.
@@ -185,7 +204,7 @@ export class ClaimSearch {
 	 */
 	private swapProblem(
 		nodeName: string,
-		claimed: { field: WorkField; item: IDataObject },
+		claimed: ClaimedItem,
 		json: IDataObject,
 		fieldName: string,
 	): string | null {
@@ -203,10 +222,10 @@ export class ClaimSearch {
 		return `The item's ${differing.join(', ')} is not that of its claim (${claimed.field.key ?? claimed.field.workId}): a step between changed the order of the items without keeping their connection. Keep the field of Claim Work on the item, or let that step set pairedItem.`;
 	}
 
-	/** Whether these key values are those of another item that was claimed there. */
+	/** Whether this is another item that was claimed there: by its key, and because it brings nothing new or kept the other fields. */
 	private isSwapped(
 		nodeName: string,
-		claimed: { field: WorkField },
+		claimed: ClaimedItem,
 		json: IDataObject,
 		names: string[],
 		fieldName: string,
@@ -221,12 +240,17 @@ export class ClaimSearch {
 			const all = this.context.getWorkflowDataProxy(0).$(nodeName).all() as INodeExecutionData[];
 			for (const other of all) {
 				const field = claimOn(other.json, fieldName);
-				if (field !== null) works.set(keyOf(other.json), field.workId);
+				if (field !== null) works.set(keyOf(other.json), { field, item: other.json });
 			}
 			this.worksByKey.set(index, works);
 		}
 		const other = works.get(keyOf(json));
-		return other !== undefined && other !== claimed.field.workId;
+		if (other === undefined || other.field.workId === claimed.field.workId) return false;
+		// both sides may count their ids from 1: an answer with an id of its own is no swap
+		return (
+			isStillTheItem(other, json) ||
+			Object.keys(json).every((name) => Object.hasOwn(other.item, name))
+		);
 	}
 
 	private async onlyOpenClaim(): Promise<OpenClaim | null> {
@@ -243,6 +267,13 @@ export class ClaimSearch {
 function notClaimed(status: string): Search {
 	return {
 		problem: `This item is "${status}", not claimed, so there is nothing to settle. Connect only what leaves by Claimed to this node.`,
+	};
+}
+
+function withoutToken(): Search {
+	return {
+		problem:
+			'This item says "claimed", but holds no token that could be that of its claim: a step changed or removed it. Pass the field of Claim Work on as it is, or set Work ID and Claim Token in the options.',
 	};
 }
 
@@ -286,7 +317,12 @@ function collectedClaims(json: IDataObject, fieldName: string): OpenField[] {
 			if (field !== null) collected.push(field);
 		}
 	}
-	return collected.filter(isOpenClaim);
+	return eachOnce(collected.filter(isOpenClaim));
+}
+
+/** An item may hold a claim twice: in a list of fields, and in a list of items. */
+function eachOnce(claims: OpenField[]): OpenField[] {
+	return [...new Map(claims.map((claim) => [claim.token, claim])).values()];
 }
 
 function foundIn(field: OpenField): FoundClaim {
@@ -299,22 +335,25 @@ function foundIn(field: OpenField): FoundClaim {
 }
 
 /** At least half of the claimed item's other fields are still there with their values. */
-function isStillTheItem(
-	claimed: { field: WorkField; item: IDataObject },
-	json: IDataObject,
-): boolean {
-	const names = new Set((claimed.field.keyFields ?? []).map((name) => name.split(/[.[]/)[0]));
-	const others = Object.keys(claimed.item).filter(
-		(name) => !names.has(name) && !isOwnField(claimed.item[name]),
-	);
+function isStillTheItem(claimed: ClaimedItem, json: IDataObject): boolean {
+	const others = otherFields(claimed);
 	const kept = others.filter(
-		(name) =>
-			Object.hasOwn(json, name) &&
-			JSON.stringify(json[name]) === JSON.stringify(claimed.item[name]),
+		(name) => Object.hasOwn(json, name) && textOf(json[name]) === textOf(claimed.item[name]),
 	);
 	return others.length > 0 && kept.length * 2 >= others.length;
 }
 
+/** Names of a claimed item's fields besides its key and what this package added. */
+function otherFields({ field, item }: ClaimedItem): string[] {
+	const names = new Set((field.keyFields ?? []).map((name) => name.split(/[.[]/)[0]));
+	return Object.keys(item).filter((name) => !names.has(name) && !isOwnField(item[name]));
+}
+
 function keyText(value: unknown): string {
-	return typeof value === 'string' ? value.trim().normalize('NFC') : (JSON.stringify(value) ?? '');
+	return typeof value === 'string' ? value.trim().normalize('NFC') : textOf(value);
+}
+
+/** For comparing: a value that JSON cannot carry (BigInt, circular) must not keep a claim from being completed. */
+function textOf(value: unknown): string {
+	return resultText(value).text ?? '';
 }

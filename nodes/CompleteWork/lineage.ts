@@ -3,25 +3,38 @@ import type {
 	INodeExecutionData,
 	IRunExecutionData,
 	ISourceData,
+	ITaskData,
 } from 'n8n-workflow';
 
+import { resultText } from '../../ledger';
+import { answerStatus } from '../execution/work-field';
+
+export interface Lineage {
+	/** The items of the given nodes that an input item was put together from. */
+	origins: INodeExecutionData[];
+	/** A step that made one item of several of them without saying of which; null where there is none. */
+	guessedAt: string | null;
+}
+
 /**
- * The items of given nodes that an input item was put together from. n8n's own `$('…').item` gives one item or throws
- * ("Multiple matches found") where a step such as Aggregate made one item of several; this follows every pairing.
- * Empty where pairing is lost, or where this n8n does not show the data of the execution to nodes.
+ * Follows an input item back to given nodes. n8n's own `$('…').item` gives one item or throws ("Multiple matches found")
+ * where a step such as Aggregate made one item of several; this follows every pairing. Without origins where pairing is
+ * lost, or where this n8n does not show the data of the execution to nodes.
  */
-export function originsOf(
+export function lineageOf(
 	context: IExecuteFunctions,
 	itemIndex: number,
 	isOrigin: (nodeName: string) => boolean,
-): INodeExecutionData[] {
+): Lineage {
 	// not part of n8n's declared interface, so it may be missing
 	const { runExecutionData } = context as unknown as { runExecutionData?: IRunExecutionData };
 	const runData = runExecutionData?.resultData?.runData;
 	const start = context.getExecuteData().source?.main?.[0];
-	if (runData === undefined || start === undefined || start === null) return [];
+	if (runData === undefined || start === undefined || start === null)
+		return { origins: [], guessedAt: null };
 
 	const origins: INodeExecutionData[] = [];
+	let guessedAt: string | null = null;
 	const seen = new Set<string>();
 	const open: Array<[ISourceData, number]> = [[start, itemIndex]];
 	for (let next = open.pop(); next !== undefined; next = open.pop()) {
@@ -36,7 +49,9 @@ export function originsOf(
 			origins.push(item);
 			continue;
 		}
-		const pairs = Array.isArray(item.pairedItem) ? item.pairedItem : [item.pairedItem];
+		const guess = guessedInput(task, item, runData);
+		if (guess !== null) guessedAt = previousNode;
+		const pairs = guess ?? (Array.isArray(item.pairedItem) ? item.pairedItem : [item.pairedItem]);
 		for (const pair of pairs) {
 			if (pair === undefined) continue;
 			const {
@@ -49,5 +64,30 @@ export function originsOf(
 		}
 	}
 	// the stack turned the order round
-	return origins.reverse();
+	// all that it was made of may come from one item
+	return { origins: origins.reverse(), guessedAt: origins.length > 1 ? guessedAt : null };
+}
+
+/**
+ * Where a step gives one item for several and no pairing (a Code node that sums them up, a pinned output), n8n itself
+ * pairs it with the first. That cannot be told from a step that chose the first, except by what it let through: who
+ * chooses keeps the item, or at least what this package put there. Gives all that went in; null where nothing is guessed.
+ */
+function guessedInput(
+	{ data, source }: ITaskData,
+	{ json, pairedItem }: INodeExecutionData,
+	runData: IRunExecutionData['resultData']['runData'],
+): number[] | null {
+	const [only, ...others] = data?.main ?? [];
+	const [from] = source;
+	if (others.length > 0 || only?.length !== 1 || source.length !== 1 || !from) return null;
+	const pair = typeof pairedItem === 'object' && !Array.isArray(pairedItem) ? pairedItem : null;
+	if (pair === null || pair.item !== 0 || Object.keys(pair).length > 1) return null;
+	const { previousNode, previousNodeOutput = 0, previousNodeRun = 0 } = from;
+	const input = runData[previousNode]?.[previousNodeRun]?.data?.main?.[previousNodeOutput] ?? [];
+	if (input.length < 2) return null;
+	const isChosen =
+		Object.values(json).some((value) => answerStatus(value) !== null) ||
+		resultText(json).text === resultText(input[0].json).text;
+	return isChosen ? null : [...input.keys()];
 }

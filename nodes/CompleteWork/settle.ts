@@ -1,6 +1,7 @@
 import type { IDataObject, INodeExecutionData } from 'n8n-workflow';
 
 import {
+	MAX_RESULT_BYTES,
 	parseFieldNames,
 	readField,
 	resultText,
@@ -47,8 +48,18 @@ export function readSettlement(
 	};
 	switch (operation) {
 		case 'complete':
-			settlement.result = readResult(parameters, input.json, itemIndex);
-			settlement.externalRef = readReference(parameters, itemIndex, warnings);
+			settlement.result = unlessItFails(
+				() => readResult(parameters, input.json, itemIndex),
+				{ $notStored: 'the expression failed' },
+				'The result was not stored',
+				warnings,
+			);
+			settlement.externalRef = unlessItFails(
+				() => readReference(parameters, itemIndex, warnings),
+				null,
+				'No reference was stored',
+				warnings,
+			);
 			break;
 		case 'recordReference':
 			settlement.externalRef = readReference(parameters, itemIndex, warnings);
@@ -60,7 +71,12 @@ export function readSettlement(
 			break;
 		case 'fail':
 			settlement.error =
-				errorText(parameters.read<unknown>('error', itemIndex, '')) ||
+				unlessItFails(
+					() => errorText(parameters.read<unknown>('error', itemIndex, '')),
+					'',
+					'The reason was not read',
+					warnings,
+				) ||
 				incomingError(input) ||
 				'The step failed.';
 			settlement.landed = parameters.read<'no' | 'unknown'>('landed', itemIndex, 'unknown');
@@ -86,6 +102,17 @@ export function readSettlement(
 	return settlement;
 }
 
+/** The effect has landed, or failed: an expression that fails must not keep that from being recorded. */
+function unlessItFails<T>(read: () => T, otherwise: T, outcome: string, warnings: string[]): T {
+	try {
+		return read();
+	} catch (error) {
+		const message = error instanceof Error ? error.message : String(error);
+		warnings.push(`${outcome}, because its expression fails for this item: ${message}`);
+		return otherwise;
+	}
+}
+
 /**
  * Sends all settlements of one operation, in one round trip per 5,000. Items that came from one claim (an order split
  * into its lines) settle it once, together.
@@ -104,7 +131,9 @@ export async function settle(
 		else same.push(settlement);
 	}
 	const groups = [...byClaim.values()];
-	const answers = await send(works, operation, groups.map(together), caller);
+	const offered = groups.map(together);
+	boundSharedResults(groups, offered);
+	const answers = await send(works, operation, offered, caller);
 	const answerTo = new Map(groups.flatMap((group, k) => group.map((one) => [one, answers[k]])));
 	return settlements.map((settlement) => answerTo.get(settlement) as HoldAnswer);
 }
@@ -123,12 +152,45 @@ function together(group: Settlement[]): Settlement {
 	}
 	return {
 		...first,
+		permanent: group.some(({ permanent }) => permanent),
 		result: group.some(({ result }) => result !== undefined)
 			? group.map(({ result }) => result ?? null)
 			: undefined,
 		externalRef: references[0] ?? null,
 		landed: group.every(({ landed }) => landed === 'no') ? 'no' : 'unknown',
 	};
+}
+
+/**
+ * An item that was put together from many is the result of each of their works. Ten thousand copies of a list of ten
+ * thousand would fill the memory and the database, so copies together are at most as large as one result may be.
+ */
+function boundSharedResults(groups: Settlement[][], offered: Settlement[]): void {
+	const claimsOfItem = new Map<number, number>();
+	for (const { itemIndex } of groups.flat()) {
+		claimsOfItem.set(itemIndex, (claimsOfItem.get(itemIndex) ?? 0) + 1);
+	}
+	const bounded = new Map<string, unknown>();
+	groups.forEach((group, k) => {
+		const copies = group.reduce(
+			(most, { itemIndex }) => Math.max(most, claimsOfItem.get(itemIndex) ?? 1),
+			1,
+		);
+		if (copies === 1 || offered[k].result === undefined) return;
+		const items = group.map(({ itemIndex }) => itemIndex).join();
+		if (!bounded.has(items)) {
+			const bytes = Buffer.byteLength(resultText(offered[k].result).text ?? '');
+			const isTooLarge = bytes * copies > MAX_RESULT_BYTES;
+			const marker = { $notStored: 'too large for each of several works', bytes, works: copies };
+			bounded.set(items, isTooLarge ? marker : offered[k].result);
+			for (const { warnings } of isTooLarge ? group : []) {
+				warnings.push(
+					`The result is too large to store with each of ${copies} works (${bytes} bytes each): a marker was stored instead. Choose fewer fields under "Result to Store".`,
+				);
+			}
+		}
+		offered[k] = { ...offered[k], result: bounded.get(items) };
+	});
 }
 
 async function send(

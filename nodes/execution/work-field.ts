@@ -43,7 +43,12 @@ export function answerStatus(value: unknown): string | null {
 
 /** Whether the field holds a claim that its owner can still complete. */
 export function isOpenClaim(field: WorkField): field is OpenField {
-	return OPEN_STATUSES.has(field.status) && typeof field.token === 'string' && field.token !== '';
+	return OPEN_STATUSES.has(field.status) && isToken(field.token);
+}
+
+/** Anything else would make PostgreSQL refuse the whole batch. */
+export function isToken(value: unknown): value is string {
+	return typeof value === 'string' && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(value);
 }
 
 /** The open claims in an answer; that about an aggregated item lists several. */
@@ -52,6 +57,19 @@ export function openClaimsIn(answer: unknown): OpenField[] {
 	const works = field === null ? (answer as IDataObject | null | undefined)?.works : undefined;
 	const fields = Array.isArray(works) ? works.map(asWorkField) : [field];
 	return fields.filter((each) => each !== null).filter(isOpenClaim);
+}
+
+/**
+ * Where an answer that settles nothing goes: into the field, unless it holds a value of the item's own or claims that
+ * are still open, which would be lost; then beside it.
+ */
+export function freeFieldName(json: IDataObject, name: string): string {
+	const isFree = (each: string) =>
+		!Object.hasOwn(json, each) ||
+		(answerStatus(json[each]) !== null && openClaimsIn(json[each]).length === 0);
+	let free = name;
+	for (let n = 1; !isFree(free); n++) free = `${name}Answer${n === 1 ? '' : n}`;
+	return free;
 }
 
 /** What is wrong with a name for the field; null if nothing is. */
@@ -104,7 +122,36 @@ export function withoutFields(json: IDataObject, names: string[]): IDataObject {
 	return Object.fromEntries(Object.entries(json).filter(([name]) => !names.includes(name)));
 }
 
-/** The item's own data, without what this package put on it. */
+/** The item's own data, without what this package put on it or on the items that it was put together from. */
 export function withoutOwnFields(json: IDataObject): IDataObject {
-	return Object.fromEntries(Object.entries(json).filter(([, value]) => !isOwnField(value)));
+	return Object.fromEntries(
+		Object.entries(json).flatMap(([name, value]) => {
+			if (isOwnField(value) || isAnswerAboutSeveral(value)) return [];
+			if (!Array.isArray(value)) return [[name, value]];
+			const list: unknown[] = value;
+			if (list.length > 0 && list.every(isOwnField)) return [];
+			return [[name, list.some(holdsOwnField) ? list.map(withoutItsOwnFields) : value]];
+		}),
+	) as IDataObject;
+}
+
+function isAnswerAboutSeveral(value: unknown): boolean {
+	const works = (value as { works?: unknown } | null | undefined)?.works;
+	return Array.isArray(works) && works.length > 0 && works.every(isOwnField);
+}
+
+function holdsOwnField(entry: unknown): boolean {
+	return (
+		typeof entry === 'object' &&
+		entry !== null &&
+		!Array.isArray(entry) &&
+		Object.values(entry).some(isOwnField)
+	);
+}
+
+function withoutItsOwnFields(entry: unknown): unknown {
+	if (!holdsOwnField(entry)) return entry;
+	return Object.fromEntries(
+		Object.entries(entry as IDataObject).filter(([, value]) => !isOwnField(value)),
+	);
 }

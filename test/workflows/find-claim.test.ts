@@ -411,6 +411,20 @@ describe('Complete Work never guesses', () => {
 		await notCompleted(ran, kind, ['1 running']);
 	});
 
+	test('an HTTP answer whose own id is by chance the key of another claim is no swap', async () => {
+		const kind = stage.newKind();
+		const ran = await stage.run({
+			items: [{ id: 1 }, { id: 2 }],
+			nodes: [
+				claim({ kind, keyFields: 'id' }),
+				step('Invoice', http(({ id }) => ({ id: 3 - Number(id), url: 'https://x/y' }))),
+				complete({ result: 'none' }),
+			],
+		});
+		expect(ran.error).toBeNull();
+		expect(await stage.works(kind)).toEqual(['1 done', '2 done']);
+	});
+
 	test('an HTTP answer with an id of its own is no swap, though the key field is called id', async () => {
 		const kind = stage.newKind();
 		const ran = await stage.run({

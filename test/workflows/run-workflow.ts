@@ -53,12 +53,20 @@ export interface NodeOfTest {
 	parameters: IDataObject;
 	settings: NodeSettings;
 	step?: Step;
+	merge?: Merging;
 }
+
+/** What a test node with two inputs does with them. */
+export type Merging = (
+	first: INodeExecutionData[],
+	second: INodeExecutionData[],
+) => INodeExecutionData[];
 
 const CLAIM_TYPE = 'n8n-nodes-idempotency.claimWork';
 const COMPLETE_TYPE = 'n8n-nodes-idempotency.completeWork';
 const START_TYPE = 'test.start';
 const STEP_TYPE = 'test.step';
+const MERGE_TYPE = 'test.merge';
 
 /** Claim Work, named like its node unless a name is given. */
 export function claim(
@@ -87,6 +95,11 @@ export function step(name: string, run: Step, settings: NodeSettings = {}): Node
 	return { name, type: STEP_TYPE, parameters: {}, settings, step: run };
 }
 
+/** A node that waits for two inputs; the second is written `Name#1` in a link. */
+export function merge(name: string, run: Merging): NodeOfTest {
+	return { name, type: MERGE_TYPE, parameters: {}, settings: {}, merge: run };
+}
+
 /** Like HTTP Request: each item's json is replaced by the answer, its pairing kept. */
 export function http(
 	answer: (json: IDataObject, index: number) => IDataObject = () => ({ ok: true }),
@@ -95,7 +108,10 @@ export function http(
 		items.map((item, i) => ({ json: answer(item.json, i), pairedItem: { item: i } }));
 }
 
-/** `Start → … → …`: an output other than the first is written behind its node, as `Claim Work:1`. */
+/**
+ * `Start → … → …`: an output other than the first is written behind its node, as `Claim Work:1`; an input other than the
+ * first as `Merge#1`.
+ */
 export type Link = [from: string, to: string];
 
 export interface Flow {
@@ -111,6 +127,8 @@ export interface Flow {
 	instanceId?: string;
 	mode?: 'manual' | 'trigger' | 'webhook';
 	workflowId?: string;
+	/** Outputs that were pinned in the editor: these nodes do not run. */
+	pinData?: Record<string, INodeExecutionData[]>;
 }
 
 export interface Ran {
@@ -133,7 +151,7 @@ export function nextExecutionId(): string {
 
 /** Runs a workflow through n8n's engine: a start node that emits `items`, then the given ones. */
 export async function runWorkflow(flow: Flow): Promise<Ran> {
-	const steps = new Map(flow.nodes.map(({ name, step: run }) => [name, run]));
+	const steps = new Map(flow.nodes.map((node) => [node.name, node]));
 	const workflow = new Workflow({
 		id: flow.workflowId ?? 'workflow-1',
 		name: 'Test flow',
@@ -179,6 +197,7 @@ export async function runWorkflow(flow: Flow): Promise<Ran> {
 	const start = workflow.getNode('Start') as INode;
 	const input = flow.items.map((item) => ('json' in item ? item : { json: item }));
 	const data = createRunExecutionData({
+		...(flow.pinData === undefined ? {} : { resultData: { pinData: flow.pinData } }),
 		executionData: {
 			nodeExecutionStack: [
 				{ node: start, data: { main: [input as INodeExecutionData[]] }, source: null },
@@ -220,15 +239,15 @@ function ranOf(run: IRun): Ran {
 	};
 }
 
-function nodeTypes(steps: Map<string, Step | undefined>): INodeTypes {
-	const description = (name: string, outputs: number) => ({
+function nodeTypes(steps: Map<string, NodeOfTest>): INodeTypes {
+	const description = (name: string, outputs: number, inputs = 1) => ({
 		name,
 		displayName: name,
 		description: '',
 		group: ['transform' as const],
 		version: 1,
 		defaults: { name },
-		inputs: [NodeConnectionTypes.Main],
+		inputs: Array.from({ length: inputs }, () => NodeConnectionTypes.Main),
 		outputs: Array.from({ length: outputs }, () => NodeConnectionTypes.Main),
 		properties: [],
 	});
@@ -242,11 +261,18 @@ function nodeTypes(steps: Map<string, Step | undefined>): INodeTypes {
 		[STEP_TYPE]: {
 			description: description('step', 2),
 			async execute() {
-				const run = steps.get(this.getNode().name) as Step;
+				const run = steps.get(this.getNode().name)?.step as Step;
 				const given = await run(this.getInputData());
 				return Array.isArray(given[0])
 					? (given as INodeExecutionData[][])
 					: [given as INodeExecutionData[]];
+			},
+		},
+		[MERGE_TYPE]: {
+			description: description('merge', 1, 2),
+			async execute() {
+				const run = steps.get(this.getNode().name)?.merge as Merging;
+				return await Promise.resolve([run(this.getInputData(0), this.getInputData(1))]);
 			},
 		},
 		[CLAIM_TYPE]: new ClaimWork(),
@@ -283,7 +309,12 @@ function connections({ nodes, links }: Flow): IConnections {
 		const [name, output = '0'] = from.split(':');
 		const main = ((built[name] ??= { main: [] }).main ??= []);
 		while (main.length <= Number(output)) main.push([]);
-		(main[Number(output)] ??= []).push({ node: to, type: NodeConnectionTypes.Main, index: 0 });
+		const [node, input = '0'] = to.split('#');
+		(main[Number(output)] ??= []).push({
+			node,
+			type: NodeConnectionTypes.Main,
+			index: Number(input),
+		});
 	}
 	return built;
 }
