@@ -51,14 +51,16 @@ function jsonText(value: unknown): JsonText {
 	try {
 		// undefined for a bare function or symbol
 		const text = JSON.stringify(value) as string | undefined;
-		if (text !== undefined) return { text, warnings: [] };
+		if (text !== undefined)
+			return { text, warnings: text.includes('null') ? lostAsNull(value) : [] };
 	} catch {
 		// circular, BigInt, a throwing getter or toJSON, or too deep: told apart below
 	}
 	const warnings = new Set<string>();
 	try {
-		const text = JSON.stringify(withMarkers(value, [], warnings)) as string | undefined;
-		return { text: text ?? 'null', warnings: [...warnings] };
+		const marked = withMarkers(value, [], warnings);
+		const text = (JSON.stringify(marked) as string | undefined) ?? 'null';
+		return { text, warnings: [...warnings, ...lostAsNull(marked)] };
 	} catch {
 		return {
 			text: JSON.stringify({ $notStored: 'not representable as JSON' }),
@@ -89,6 +91,7 @@ function withMarkers(value: unknown, ancestors: object[], warnings: Set<string>)
 	}
 	const inner = [...ancestors, value];
 	try {
+		if (isInvalidDate(value)) return value;
 		const { toJSON } = value as { toJSON?: unknown };
 		if (typeof toJSON === 'function')
 			return withMarkers((toJSON as () => unknown).call(value), inner, warnings);
@@ -104,6 +107,31 @@ function withMarkers(value: unknown, ancestors: object[], warnings: Set<string>)
 		warnings.add('A value that could not be read was stored as a marker.');
 		return { $notStored: 'not readable' };
 	}
+}
+
+/** JSON writes these as null without a word. For values without cycles, as JSON.stringify has taken them. */
+function lostAsNull(value: unknown): string[] {
+	const warnings = new Set<string>();
+	const open: unknown[] = [value];
+	while (open.length > 0) {
+		const next = open.pop();
+		if (typeof next === 'number' && !Number.isFinite(next))
+			warnings.add('A number that is NaN or infinite was stored as null.');
+		if (typeof next !== 'object' || next === null) continue;
+		if (isInvalidDate(next)) warnings.add('An invalid date was stored as null.');
+		// an object that writes itself has decided what it is
+		else if (typeof (next as { toJSON?: unknown }).toJSON !== 'function')
+			for (const entry of Object.values(next)) open.push(entry);
+	}
+	return [...warnings];
+}
+
+/** By its class's name: a date may come from another realm (the Code node's). */
+function isInvalidDate(value: object): boolean {
+	return (
+		Object.prototype.toString.call(value) === '[object Date]' &&
+		Number.isNaN((value as Date).getTime())
+	);
 }
 
 /**

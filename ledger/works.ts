@@ -137,12 +137,16 @@ export class Works {
 
 	async complete(items: CompleteItem[], caller: Caller): Promise<HoldAnswer[]> {
 		const options = holdOptions(caller);
-		const prepared = items.map((item) => {
-			const { text, warnings } = resultText(item.result);
-			return { ...item, text, warnings, externalRef: checkedReference(item.externalRef ?? null) };
-		});
+		// all references before anything is sent; the results chunk by chunk, for their texts together may fill the memory
+		const references = items.map((item) => checkedReference(item.externalRef ?? null));
+		function* prepared() {
+			for (const [i, item] of items.entries()) {
+				const { text, warnings } = resultText(item.result);
+				yield { ...item, text, warnings, externalRef: references[i] };
+			}
+		}
 		const answers: HoldAnswer[] = [];
-		for (const chunk of chunks(prepared, (item) => item.text?.length ?? 0)) {
+		for (const chunk of chunks(prepared(), (item) => item.text?.length ?? 0)) {
 			const rows =
 				chunk.length === 1
 					? await this.askForOne<HoldRow>(
@@ -517,7 +521,10 @@ function isHeldByCaller(answer: ClaimAnswer, caller: Caller): boolean {
 	return holder === caller.execution || holder === caller.parentExecution;
 }
 
-function* chunks<Item>(items: Item[], characters: (item: Item) => number): Generator<Item[]> {
+function* chunks<Item>(
+	items: Iterable<Item>,
+	characters: (item: Item) => number,
+): Generator<Item[]> {
 	let chunk: Item[] = [];
 	let size = 0;
 	for (const item of items) {

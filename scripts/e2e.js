@@ -3,8 +3,9 @@
 /**
  * `npm run test:e2e`: sets up PostgreSQL and a real n8n with this package, runs the tests of
  * test/e2e/ against them, and stops everything. Arguments go to jest (`-- -t "a version bump"`).
- * The processes belong to this one; the tests ask it to kill or restart n8n, or to cut the ledger
- * off, over a small local control server.
+ * The processes belong to this one; the tests ask it to kill or restart n8n, to cut the ledger off,
+ * or to start what only some of them need (n8n in queue mode, an older PostgreSQL), over a small
+ * local control server. Queue mode needs `redis-server` (the Debian package of that name).
  */
 
 const { spawn } = require('node:child_process');
@@ -12,25 +13,29 @@ const fs = require('node:fs');
 const http = require('node:http');
 const path = require('node:path');
 
+const { startPostgres } = require('./embedded-postgres');
 const { freePort } = require('./n8n/ports');
+const { startQueueMode } = require('./n8n/queue-mode');
 const { startSeverableProxy } = require('./n8n/severable-proxy');
-const { createStage, progress } = require('./n8n/stage');
+const { createLedgerDatabase, createN8nDatabase, createStage, progress } = require('./n8n/stage');
 
 const CHECKOUT = path.dirname(__dirname);
 const FOLDER = path.join(CHECKOUT, '.local', 'e2e');
 const RESULTS = path.join(CHECKOUT, '.local', 'e2e-results.json');
 
 /**
- * @param {Record<string, () => void | Promise<void>>} orders By path.
+ * @param {Record<string, (parameters: URLSearchParams) => unknown>} orders By path; what they give
+ *   or resolve to is the answer, as JSON.
  * @returns {Promise<{ url: string, close(): void }>}
  */
 async function startControl(orders) {
 	const server = http.createServer(async (request, response) => {
-		const order = orders[request.url ?? ''];
+		const { pathname, searchParams } = new URL(request.url ?? '/', 'http://local');
 		try {
-			if (order === undefined) throw new Error(`unknown order ${request.url}`);
-			await order();
-			response.writeHead(204).end();
+			if (orders[pathname] === undefined) throw new Error(`unknown order ${pathname}`);
+			const answer = await orders[pathname](searchParams);
+			response.writeHead(200, { 'content-type': 'application/json' });
+			response.end(JSON.stringify(answer ?? null));
 		} catch (error) {
 			response.writeHead(500).end(error instanceof Error ? error.message : String(error));
 		}
@@ -97,14 +102,51 @@ async function main() {
 	}
 	let passed = false;
 	try {
-		const { n8n, ledger, invoiceServer } = await stage.open();
+		const { n8n, ledger, invoiceServer, postgres, runtime, installedNodes } = await stage.open();
 		const proxy = await startSeverableProxy(ledger);
 		closers.push(() => proxy.close());
+		/** @type {ReturnType<typeof startQueueMode> | null} */
+		let queue = null;
+		const stopQueue = async () => {
+			const stopped = queue;
+			queue = null;
+			// It may still be starting, or have failed to, which its own order has told.
+			await (await stopped?.catch(() => null))?.stop();
+		};
+		closers.push(stopQueue);
+		const runningQueue = async () => {
+			if (queue === null) throw new Error('queue mode does not run');
+			return await queue;
+		};
 		const control = await startControl({
 			'/n8n/kill': () => n8n.kill(),
 			'/n8n/start': () => n8n.start(),
 			'/ledger/cut': () => proxy.cut(),
 			'/ledger/restore': () => proxy.restore(),
+			'/ledger/refused': () => proxy.refused(),
+			// Only the tests that need them pay for these.
+			'/ledger/start-14': async () => {
+				const older = await startPostgres({ version: 14 });
+				closers.push(() => older.stop());
+				report(`PostgreSQL 14: ready on port ${older.port}`);
+				return await createLedgerDatabase(older);
+			},
+			'/queue/start': async () => {
+				const database = await createN8nDatabase(postgres, 'n8n_queue');
+				queue = startQueueMode({
+					runtime,
+					folder: path.join(FOLDER, 'queue'),
+					installedNodes,
+					postgres: database,
+					report,
+				});
+				const { baseUrl, email, password } = (await queue).client;
+				return { baseUrl, email, password };
+			},
+			'/queue/executions': async () => (await runningQueue()).executions(),
+			'/queue/kill-worker': async (parameters) =>
+				await (await runningQueue()).killWorkerOf(parameters.get('execution') ?? ''),
+			'/queue/stop': stopQueue,
 		});
 		closers.push(() => control.close());
 		const { baseUrl, email, password } = n8n.client;

@@ -2,6 +2,9 @@
 
 const { setTimeout: delay } = require('node:timers/promises');
 
+/** A call that nobody answers, or an execution that does not end, must fail a test, not hang it. */
+const PATIENCE_MS = 100_000;
+
 /**
  * Drives a running n8n the way a person does: login, the REST calls of the editor, webhooks.
  */
@@ -71,14 +74,14 @@ class N8nClient {
 	}
 
 	/**
-	 * Creates the workflow, or replaces the one of the same id, and activates it.
+	 * Creates the workflow, or replaces the one of the same id, and activates it (by choice).
 	 *
 	 * @param {any} workflow As exported by n8n.
-	 * @param {{ credentials?: Record<string, { id: string, name: string }> }} [options]
+	 * @param {{ credentials?: Record<string, { id: string, name: string }>, activate?: boolean }} [options]
 	 *   `credentials`: by type; nodes that name a credential of that type get this one.
 	 * @returns {Promise<string>} The workflow's id.
 	 */
-	async importWorkflow(workflow, { credentials = {} } = {}) {
+	async importWorkflow(workflow, { credentials = {}, activate = true } = {}) {
 		const nodes = workflow.nodes.map((/** @type {any} */ node) => ({
 			...node,
 			...(node.credentials === undefined
@@ -100,6 +103,7 @@ class N8nClient {
 		const saved = known
 			? await this.rest('PATCH', `/workflows/${workflow.id}`, content)
 			: await this.rest('POST', '/workflows', { ...content, id: workflow.id });
+		if (!activate) return saved.id;
 		await this.rest('POST', `/workflows/${saved.id}/activate`, {
 			versionId: saved.versionId,
 			name: '',
@@ -133,13 +137,26 @@ class N8nClient {
 	/**
 	 * @param {string} route The webhook's path.
 	 * @param {unknown} body
+	 * @param {'webhook' | 'webhook-test'} [endpoint] `webhook-test`: while a manual run waits for it.
 	 * @returns {Promise<{ status: number, headers: Headers, body: any }>}
 	 */
-	async webhook(route, body) {
-		const response = await fetch(`${this.baseUrl}/webhook/${route}`, {
+	async webhook(route, body, endpoint = 'webhook') {
+		return await this.post(`${this.baseUrl}/${endpoint}/${route}`, body);
+	}
+
+	/**
+	 * @param {string} url A whole address, such as that of an execution that waits.
+	 * @param {unknown} body
+	 * @param {number} [patienceMs] How long to wait for the answer, 100 s if not given.
+	 * @returns {Promise<{ status: number, headers: Headers, body: any }>}
+	 * @throws {Error} When there is no answer.
+	 */
+	async post(url, body, patienceMs = PATIENCE_MS) {
+		const response = await fetch(url, {
 			method: 'POST',
 			headers: { 'content-type': 'application/json' },
 			body: JSON.stringify(body),
+			signal: AbortSignal.timeout(patienceMs),
 		});
 		const text = await response.text();
 		let parsed = /** @type {any} */ (text);
@@ -152,26 +169,97 @@ class N8nClient {
 	}
 
 	/**
-	 * Executions of a workflow, newest first, with the names of the nodes that ran.
+	 * Runs a workflow as the editor's button does.
 	 *
 	 * @param {string} workflowId
-	 * @returns {Promise<{ id: string, status: string, ran: string[], error: string | null }[]>}
+	 * @param {string} trigger Name of the trigger node to begin at.
+	 * @returns {Promise<{ executionId?: string, waitingForWebhook?: boolean }>} The latter: the run
+	 *   begins with a call of the trigger's address below `/webhook-test/`.
+	 */
+	async runManually(workflowId, trigger) {
+		const body = { triggerToStartFrom: { name: trigger } };
+		return await this.rest('POST', `/workflows/${workflowId}/run`, body);
+	}
+
+	/**
+	 * n8n's own Retry, with the workflow as it was; resolves when the new execution has ended.
+	 *
+	 * @param {string} executionId
+	 * @returns {Promise<string>} The new execution's id.
+	 */
+	async retry(executionId) {
+		const body = { loadWorkflow: false };
+		const { id } = await this.rest('POST', `/executions/${executionId}/retry`, body);
+		return String(id);
+	}
+
+	/**
+	 * @typedef {object} Execution
+	 * @property {string} id
+	 * @property {string} status
+	 * @property {string} mode
+	 * @property {string[]} ran Names of the nodes that ran.
+	 * @property {string | null} error
+	 * @property {string | null} errorDescription
+	 * @property {(node: string, output?: number) => any[]} json What a node's last run sent out by an
+	 *   output (default the first).
+	 */
+
+	/**
+	 * @param {string} id
+	 * @returns {Promise<Execution>}
+	 */
+	async execution(id) {
+		const execution = await this.rest('GET', `/executions/${id}`);
+		// n8n stores run data "flatted": an array whose strings of digits are indexes into it. It is
+		// empty while the execution runs.
+		const data = unflatten(JSON.parse(execution.data)) ?? {};
+		const runs = data.resultData?.runData ?? {};
+		return {
+			id: String(id),
+			status: execution.status,
+			mode: execution.mode,
+			ran: Object.keys(runs),
+			error: data.resultData?.error?.message ?? null,
+			errorDescription: data.resultData?.error?.description ?? null,
+			json: (node, output = 0) =>
+				(runs[node]?.at(-1)?.data?.main?.[output] ?? []).map(
+					(/** @type {any} */ item) => item.json,
+				),
+		};
+	}
+
+	/**
+	 * Waits until an execution has one of these states.
+	 *
+	 * @param {string} id
+	 * @param {string[]} statuses
+	 * @returns {Promise<Execution>}
+	 * @throws {Error} When it has none of them within 100 s.
+	 */
+	async executionReaches(id, statuses) {
+		const since = Date.now();
+		for (;;) {
+			const execution = await this.execution(id);
+			if (statuses.includes(execution.status)) return execution;
+			if (Date.now() - since > PATIENCE_MS) {
+				throw new Error(`execution ${id} is ${execution.status}, not ${statuses.join(' or ')}`);
+			}
+			await delay(100);
+		}
+	}
+
+	/**
+	 * Executions of a workflow, newest first.
+	 *
+	 * @param {string} workflowId
+	 * @returns {Promise<Execution[]>}
 	 */
 	async executions(workflowId) {
 		const filter = encodeURIComponent(JSON.stringify({ workflowId }));
-		const list = await this.rest('GET', `/executions?filter=${filter}&limit=50`);
+		const list = await this.rest('GET', `/executions?filter=${filter}&limit=100`);
 		const found = [];
-		for (const { id, status } of list.results) {
-			const execution = await this.rest('GET', `/executions/${id}`);
-			// n8n stores run data "flatted": an array whose strings of digits are indexes into it.
-			const data = unflatten(JSON.parse(execution.data));
-			found.push({
-				id,
-				status,
-				ran: Object.keys(data.resultData?.runData ?? {}),
-				error: data.resultData?.error?.message ?? null,
-			});
-		}
+		for (const { id } of list.results) found.push(await this.execution(id));
 		return found;
 	}
 }

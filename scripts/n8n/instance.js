@@ -5,17 +5,18 @@
  * own process group, this package installed in it, and killed as a crash would when a test asks.
  */
 
-const { spawn, execFileSync } = require('node:child_process');
+const { execFileSync } = require('node:child_process');
 const crypto = require('node:crypto');
 const fs = require('node:fs');
 const path = require('node:path');
-const { setTimeout: delay } = require('node:timers/promises');
 
 const { N8nClient } = require('./client');
+const { KeptProcess } = require('./kept-process');
 const { freePort } = require('./ports');
 
 const OWNER_EMAIL = 'owner@example.com';
-const READY = 'Editor is now accessible';
+/** What n8n writes when it answers: `/healthz` does before the routes exist. */
+const READY = { main: 'Editor is now accessible', worker: 'n8n worker is now ready' };
 
 /** No internet, no telemetry, no dialogs. */
 const QUIET = {
@@ -40,22 +41,10 @@ const QUIET = {
  * @property {number} port
  * @property {{ host: string, port: number, user: string, password: string, database: string }} postgres
  *   n8n's own database, which has to exist.
+ * @property {'main' | 'worker'} [role] `worker`: takes jobs from the queue that `env` names, and has
+ *   no editor; the port is its health check's. Default `main`.
  * @property {Record<string, string>} [env]
  */
-
-/**
- * @param {number} group
- * @returns {boolean} Whether a process of the group still runs.
- */
-function groupLives(group) {
-	try {
-		process.kill(-group, 0);
-		return true;
-	} catch {
-		// Nobody is left, or (EPERM) the number went to somebody else's processes meanwhile.
-		return false;
-	}
-}
 
 /** @param {string} file @param {() => string} make @returns {string} */
 function readOrMake(file, make) {
@@ -64,13 +53,14 @@ function readOrMake(file, make) {
 }
 
 class N8nInstance {
+	#process;
+
 	/** @param {InstanceSettings} settings */
 	constructor(settings) {
 		this.settings = settings;
 		this.logFile = path.join(settings.folder, 'n8n.log');
-		/** @type {import('node:child_process').ChildProcess | null} */
-		this.child = null;
 		fs.mkdirSync(settings.folder, { recursive: true, mode: 0o700 });
+		this.#process = new KeptProcess(this.logFile);
 		/** Speaks to it as its owner. */
 		this.client = new N8nClient({
 			baseUrl: `http://127.0.0.1:${settings.port}`,
@@ -98,7 +88,7 @@ class N8nInstance {
 
 	/** @returns {Promise<NodeJS.ProcessEnv>} */
 	async #environment() {
-		const { runtime, postgres, folder, port, env } = this.settings;
+		const { runtime, postgres, folder, port, role, env } = this.settings;
 		const own = { ...process.env };
 		// What the user set for an n8n of their own (or for npm) must not reach this one.
 		for (const name of Object.keys(own)) {
@@ -118,7 +108,9 @@ class N8nInstance {
 			no_proxy: '127.0.0.1,localhost',
 			N8N_USER_FOLDER: folder,
 			N8N_HOST: '127.0.0.1',
-			N8N_PORT: String(port),
+			...(role === 'worker'
+				? { QUEUE_HEALTH_CHECK_ACTIVE: 'true', QUEUE_HEALTH_CHECK_PORT: String(port) }
+				: { N8N_PORT: String(port) }),
 			N8N_RUNNERS_BROKER_PORT: String(await freePort()),
 			N8N_UNVERIFIED_PACKAGES_ENABLED: 'true',
 			N8N_INSTANCE_OWNER_MANAGED_BY_ENV: 'true',
@@ -137,78 +129,37 @@ class N8nInstance {
 	}
 
 	/**
-	 * Starts n8n and waits until its editor and webhooks answer.
+	 * Starts n8n and waits until its editor and webhooks answer, or until the worker takes jobs.
 	 *
 	 * @param {(line: string) => void} [report] Is called every 10 s with what it waits for.
 	 * @throws {Error} With the end of n8n's log, when it ends before or takes over 5 minutes.
 	 */
 	async start(report = () => {}) {
-		if (this.child !== null) throw new Error('this n8n runs already');
-		const { runtime, folder } = this.settings;
-		const from = fs.existsSync(this.logFile) ? fs.statSync(this.logFile).size : 0;
-		const log = fs.openSync(this.logFile, 'a');
-		const n8n = path.join(runtime.n8nFolder, 'node_modules', 'n8n', 'bin', 'n8n');
-		const keeper = path.join(__dirname, 'keeper.js');
-		const child = spawn(process.execPath, [keeper, runtime.node, n8n, 'start'], {
-			cwd: folder,
-			env: await this.#environment(),
-			detached: true,
-			stdio: ['pipe', log, log],
-		});
-		fs.closeSync(log);
-		this.child = child;
-		let ended = false;
-		child.once('error', () => (ended = true));
-		child.once('exit', () => {
-			ended = true;
-			if (this.child === child) this.child = null;
-		});
-		const since = Date.now();
-		let said = since;
-		for (;;) {
-			const written = fs.readFileSync(this.logFile).subarray(from).toString('utf8');
-			if (written.includes(READY)) return;
-			if (ended || Date.now() - since > 300_000) {
-				await this.kill();
-				const tail = written.trim().split('\n').slice(-25).join('\n');
-				throw new Error(`n8n ${ended ? 'ended' : 'was not ready in 5 minutes'}:\n${tail}`);
-			}
-			if (Date.now() - said > 10_000) {
-				said = Date.now();
-				report(`waiting for n8n, ${Math.round((said - since) / 1000)} s`);
-			}
-			await delay(100);
-		}
-	}
-
-	/** @param {NodeJS.Signals} signal @param {number} patienceMs */
-	async #end(signal, patienceMs) {
-		const child = this.child;
-		if (child === null || child.pid === undefined) return;
-		const group = child.pid;
-		const send = (/** @type {NodeJS.Signals} */ what) => {
-			try {
-				process.kill(-group, what);
-			} catch {
-				// Nobody of the group is left.
-			}
-		};
-		send(signal);
-		const since = Date.now();
-		while (groupLives(group) && Date.now() - since < patienceMs) await delay(50);
-		if (groupLives(group)) send('SIGKILL');
-		while (groupLives(group) && Date.now() - since < patienceMs + 10_000) await delay(50);
-		this.child = null;
+		const { runtime, folder, role = 'main' } = this.settings;
+		await this.#process.start(
+			{
+				what: role === 'main' ? 'n8n' : 'n8n worker',
+				command: runtime.node,
+				parameters: [
+					path.join(runtime.n8nFolder, 'node_modules', 'n8n', 'bin', 'n8n'),
+					role === 'main' ? 'start' : 'worker',
+				],
+				folder,
+				env: await this.#environment(),
+				ready: READY[role],
+			},
+			report,
+		);
 	}
 
 	/** Asks n8n to end, and its whole process group after 20 s; nothing else is touched. */
 	async stop() {
-		await this.#end('SIGTERM', 20_000);
+		await this.#process.stop();
 	}
 
 	/** Kills n8n and its task runner on the spot, as a crash would. */
 	async kill() {
-		await this.#end('SIGKILL', 0);
+		await this.#process.kill();
 	}
 }
 

@@ -8,7 +8,8 @@
  *
  *     POST /invoices            { order_id, amount? } → 201 (created) or 200 (same key)
  *     GET  /invoices?order_id=… → the invoices of an order, or all
- *     PUT  /control/:order_id   { delayMs?, fail?, hold? } how calls for this order are answered
+ *     PUT  /control/:order_id   { delayMs?, fail?, created?, hold?, times? } how calls for this
+ *                               order are answered
  *     DELETE /control/:order_id  releases what is held and forgets the orders
  *     GET  /control/:order_id    → { calls }, however they were answered
  *     GET  /control/:order_id/held   the same, as soon as an invoice's answer is held open
@@ -21,7 +22,9 @@ const http = require('node:http');
  * @typedef {object} Behaviour
  * @property {number} [delayMs] Wait before the invoice is made.
  * @property {number} [fail] Answer with this status and create nothing.
+ * @property {boolean} [created] With `fail`: the invoice is created all the same.
  * @property {boolean} [hold] Create the invoice, then keep the answer until released.
+ * @property {number} [times] For how many calls; without it until the behaviour is changed.
  */
 
 /** @typedef {{ invoice_id: string, order_id: string, amount: number, created_at: string }} Invoice */
@@ -87,10 +90,10 @@ async function startInvoiceServer({ port = 0 } = {}) {
 			if (orderId === '') return { status: 422, body: { message: 'order_id is missing' } };
 			calls.set(orderId, (calls.get(orderId) ?? 0) + 1);
 			const behaviour = behaviours.get(orderId) ?? {};
+			if (behaviour.times !== undefined && --behaviour.times <= 0) behaviours.delete(orderId);
 			if (behaviour.delayMs) await new Promise((done) => setTimeout(done, behaviour.delayMs));
-			if (behaviour.fail) {
-				return { status: behaviour.fail, body: { message: 'the invoice service refused' } };
-			}
+			const failure = { status: behaviour.fail ?? 0, body: { message: 'the service refused' } };
+			if (behaviour.fail && !behaviour.created) return failure;
 			const key = request.headers['idempotency-key'];
 			const first = typeof key === 'string' ? byKey.get(key) : undefined;
 			const invoice = first ?? {
@@ -104,6 +107,7 @@ async function startInvoiceServer({ port = 0 } = {}) {
 				invoices.push(invoice);
 				if (typeof key === 'string') byKey.set(key, invoice);
 			}
+			if (behaviour.fail) return failure;
 			if (behaviour.hold) await holdAnswer(orderId);
 			return { status: first === undefined ? 201 : 200, body: invoice };
 		}

@@ -7,15 +7,20 @@ const net = require('node:net');
  * ledger can be unreachable while n8n's own database, in the same server, stays up.
  *
  * @param {{ host: string, port: number }} target
- * @returns {Promise<{ port: number, cut(): void, restore(): void, close(): Promise<void> }>}
- *   `cut` ends the open connections and refuses new ones until `restore`.
+ * @returns {Promise<{ port: number, cut(): void, restore(): void, refused(): number,
+ *   close(): Promise<void> }>} `cut` ends the open connections and refuses new ones until `restore`;
+ *   `refused` counts those since the last cut.
  */
 async function startSeverableProxy(target) {
 	/** @type {Set<net.Socket>} */
 	const sockets = new Set();
 	let open = true;
+	let refused = 0;
 	const server = net.createServer((client) => {
-		if (!open) return void client.destroy();
+		if (!open) {
+			refused++;
+			return void client.destroy();
+		}
 		const upstream = net.connect(target.port, target.host);
 		for (const [one, other] of [
 			[client, upstream],
@@ -41,11 +46,13 @@ async function startSeverableProxy(target) {
 		port: /** @type {net.AddressInfo} */ (server.address()).port,
 		cut() {
 			open = false;
+			refused = 0;
 			drop();
 		},
 		restore() {
 			open = true;
 		},
+		refused: () => refused,
 		close: () =>
 			new Promise((resolve) => {
 				server.close(() => resolve());

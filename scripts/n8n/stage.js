@@ -24,6 +24,9 @@ const LEDGER_SCHEMA = 'idempotency';
  * @property {{ host: string, port: number, user: string, password: string, database: string }} ledger
  *   How the ledger's own database is reached: with rights on that database only.
  * @property {Awaited<ReturnType<typeof startInvoiceServer>>} invoiceServer
+ * @property {import('../embedded-postgres').RunningPostgres} postgres The server of all databases.
+ * @property {import('./runtime').Runtime} runtime
+ * @property {string} installedNodes The folder in which n8n has this package.
  */
 
 /**
@@ -118,31 +121,54 @@ async function build(checkout, report) {
 }
 
 /**
- * One database for n8n, one for the ledger with a role that owns it and nothing else.
+ * A database for an n8n, unless it is there.
+ *
+ * @param {import('../embedded-postgres').RunningPostgres} postgres
+ * @param {string} database Lower-case letters.
+ * @returns {Promise<{ host: string, port: number, user: string, password: string, database: string }>}
+ */
+async function createN8nDatabase(postgres, database) {
+	const { host, port, user, password } = postgres;
+	await asSuperuser(postgres, async (client) => {
+		const { rows } = await client.query('select from pg_database where datname = $1', [database]);
+		if (rows.length === 0) await client.query(`create database ${database}`);
+	});
+	return { host, port, user, password, database };
+}
+
+/**
+ * A database for the ledger with a role that owns it and nothing else, unless they are there.
  *
  * @param {import('../embedded-postgres').RunningPostgres} postgres
  * @returns {Promise<{ host: string, port: number, user: string, password: string, database: string }>}
  */
-async function createDatabases(postgres) {
+async function createLedgerDatabase(postgres) {
+	const { host, port, password } = postgres;
+	await asSuperuser(postgres, async (client) => {
+		const { rows } = await client.query(
+			`select exists (select from pg_roles where rolname = 'ledger') as role,
+				exists (select from pg_database where datname = 'ledger') as ledger`,
+		);
+		if (!rows[0].role) await client.query('create role ledger login');
+		await client.query(`alter role ledger password ${client.escapeLiteral(password)}`);
+		if (!rows[0].ledger) await client.query('create database ledger owner ledger');
+	});
+	return { host, port, user: 'ledger', password, database: 'ledger' };
+}
+
+/**
+ * @param {import('../embedded-postgres').RunningPostgres} postgres
+ * @param {(client: import('pg').Client) => Promise<void>} work
+ */
+async function asSuperuser({ host, port, user, password, database }, work) {
 	const { Client } = require('pg');
-	const { host, port, user, password, database } = postgres;
 	const client = new Client({ host, port, user, password, database });
 	await client.connect();
 	try {
-		const quoted = client.escapeLiteral(password);
-		const { rows } = await client.query(
-			`select exists (select from pg_roles where rolname = 'ledger') as role,
-				exists (select from pg_database where datname = 'ledger') as ledger,
-				exists (select from pg_database where datname = 'n8n') as n8n`,
-		);
-		if (!rows[0].role) await client.query('create role ledger login');
-		await client.query(`alter role ledger password ${quoted}`);
-		if (!rows[0].ledger) await client.query('create database ledger owner ledger');
-		if (!rows[0].n8n) await client.query('create database n8n');
+		await work(client);
 	} finally {
 		await client.end();
 	}
-	return { host, port, user: 'ledger', password, database: 'ledger' };
 }
 
 /**
@@ -181,7 +207,8 @@ function createStage({ checkout, folder, choosePorts, report }) {
 			});
 			closers.unshift(() => postgres.stop());
 			stopIfClosing();
-			const ledger = await createDatabases(postgres);
+			const ledger = await createLedgerDatabase(postgres);
+			const n8nDatabase = await createN8nDatabase(postgres, 'n8n');
 			report(`PostgreSQL: ready on port ${postgres.port}`);
 
 			const invoiceServer = await startInvoiceServer({ port: ports.invoices });
@@ -195,20 +222,15 @@ function createStage({ checkout, folder, choosePorts, report }) {
 				runtime,
 				folder: userFolder,
 				port: ports.n8n,
-				postgres: {
-					host: postgres.host,
-					port: postgres.port,
-					user: postgres.user,
-					password: postgres.password,
-					database: 'n8n',
-				},
+				postgres: n8nDatabase,
 			});
 			closers.unshift(() => n8n.stop());
 			report(`n8n ${runtime.n8nVersion}: starting`);
 			await n8n.start(report);
 			stopIfClosing();
 			report(`n8n ${runtime.n8nVersion}: ready on port ${ports.n8n}`);
-			return { n8n, ledger, invoiceServer };
+			const installedNodes = path.join(userFolder, '.n8n', 'nodes');
+			return { n8n, ledger, invoiceServer, postgres, runtime, installedNodes };
 		},
 
 		/** Stops all that was started, newest first, and nothing else. May be called twice. */
@@ -255,6 +277,8 @@ function invoiceExample(checkout, invoiceUrl) {
 module.exports = {
 	LEDGER_CREDENTIAL_TYPE,
 	LEDGER_SCHEMA,
+	createLedgerDatabase,
+	createN8nDatabase,
 	createStage,
 	invoiceExample,
 	ledgerCredential,

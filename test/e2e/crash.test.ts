@@ -1,7 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises';
-
 import { type ExampleVariant, importVariant } from './example';
-import { closeLedger, invoiceServer, n8n, order, queryLedger } from './stage';
+import { closeLedger, invoiceServer, leaseEnded, n8n, order, queryLedger } from './stage';
 
 const LEASE_SECONDS = 15;
 
@@ -21,18 +19,6 @@ async function crashBetweenInvoiceAndCompletion(variant: ExampleVariant, orderId
 	await invoiceServer.release(orderId);
 	await order('/n8n/start');
 	expect(await call).toBe('connection lost');
-}
-
-/** The database's clock decides about a lease, so it is the one to ask. */
-async function leaseEnded(kind: string): Promise<void> {
-	for (;;) {
-		const [work] = await queryLedger<{ over: boolean }>(
-			`select locked_until < clock_timestamp() as over from :schema.work_log where kind = $1`,
-			[kind],
-		);
-		if (work?.over === true) return;
-		await delay(200);
-	}
 }
 
 const readWork = async (kind: string) =>

@@ -2,8 +2,16 @@
 
 import path from 'node:path';
 
+import type { N8nClient } from '../../scripts/n8n/client';
 import { invoiceExample } from '../../scripts/n8n/stage';
-import { importLedgerCredential, invoiceUrl, n8n } from './stage';
+import {
+	type Database,
+	importCredentialOf,
+	importLedgerCredential,
+	invoiceUrl,
+	ledgerDatabase,
+	n8n,
+} from './stage';
 
 const CHECKOUT = path.resolve(__dirname, '..', '..');
 
@@ -19,6 +27,12 @@ export interface ExampleVariant {
 	waitSeconds?: number;
 }
 
+/** Where it is imported. */
+interface Target {
+	client: N8nClient;
+	ledger: Database;
+}
+
 /** Imports and activates the example as it is. */
 export async function importExample(): Promise<string> {
 	const credentials = await importLedgerCredential('Idempotency Ledger');
@@ -29,7 +43,10 @@ export async function importExample(): Promise<string> {
  * Imports the example with another kind, policy or version. Its invoice answer says as well what
  * Claim Work knew, which the shipped example keeps to itself.
  */
-export async function importVariant(variant: ExampleVariant): Promise<string> {
+export async function importVariant(
+	variant: ExampleVariant,
+	{ client, ledger }: Target = { client: n8n, ledger: ledgerDatabase },
+): Promise<string> {
 	const workflow = invoiceExample(CHECKOUT, invoiceUrl);
 	workflow.id = variant.route;
 	workflow.name = variant.route;
@@ -56,6 +73,6 @@ export async function importVariant(variant: ExampleVariant): Promise<string> {
 				"={{ { ...$('Create Invoice').item.json, claim: $('Claim Work').item.json.work } }}";
 		}
 	}
-	const credentials = await importLedgerCredential('Idempotency Ledger');
-	return await n8n.importWorkflow(workflow, { credentials });
+	const credentials = await importCredentialOf(client, 'Idempotency Ledger', ledger);
+	return await client.importWorkflow(workflow, { credentials });
 }

@@ -1,11 +1,12 @@
 /** What scripts/e2e.js has set up, as the tests reach it. */
 
+import { setTimeout as delay } from 'node:timers/promises';
 import { Pool } from 'pg';
 
 import { N8nClient } from '../../scripts/n8n/client';
 import { LEDGER_CREDENTIAL_TYPE, LEDGER_SCHEMA, ledgerCredential } from '../../scripts/n8n/stage';
 
-interface Database {
+export interface Database {
 	host: string;
 	port: number;
 	user: string;
@@ -38,12 +39,47 @@ const access = readAccess();
 export const n8n = new N8nClient(access.n8n);
 export const invoiceUrl = access.invoiceUrl;
 
-type Order = '/n8n/kill' | '/n8n/start' | '/ledger/cut' | '/ledger/restore';
+type Order =
+	| '/n8n/kill'
+	| '/n8n/start'
+	| '/ledger/cut'
+	| '/ledger/restore'
+	| '/ledger/refused'
+	| '/ledger/start-14'
+	| '/queue/start'
+	| '/queue/executions'
+	| `/queue/kill-worker?execution=${string}`
+	| '/queue/stop';
 
-/** Asks the process that owns n8n and the proxy; resolves when it is done. */
-export async function order(what: Order): Promise<void> {
+/** Asks the process that owns n8n, the databases and the proxy; resolves when it is done. */
+export async function order<Answer = null>(what: Order): Promise<Answer> {
 	const response = await fetch(`${access.controlUrl}${what}`, { method: 'POST' });
 	if (!response.ok) throw new Error(`${what}: ${await response.text()}`);
+	return (await response.json()) as Answer;
+}
+
+/** Below a test's own limit, so that it fails in words. */
+const PATIENCE_MS = 100_000;
+
+/**
+ * Looks until a condition holds; nothing is proved by the time that passes.
+ *
+ * @throws {Error} when it does not hold in 100 s
+ */
+export async function until(condition: string, look: () => Promise<boolean>): Promise<void> {
+	const since = Date.now();
+	while (!(await look())) {
+		if (Date.now() - since > PATIENCE_MS) throw new Error(`waited in vain until ${condition}`);
+		await delay(100);
+	}
+}
+
+/** Until the proxy, cut, has refused more than so many connections to the ledger. */
+export async function refusedMoreThan(count: number): Promise<void> {
+	await until(
+		`the ledger refused more than ${count} connections`,
+		async () => (await order<number>('/ledger/refused')) > count,
+	);
 }
 
 export type CredentialName = 'Idempotency Ledger' | 'Ledger behind a Proxy';
@@ -51,7 +87,12 @@ export type CredentialName = 'Idempotency Ledger' | 'Ledger behind a Proxy';
 /** Credentials by type, as `importWorkflow` takes them. */
 export async function importLedgerCredential(name: CredentialName) {
 	const database = name === 'Idempotency Ledger' ? access.ledger : access.proxiedLedger;
-	const credential = await n8n.importCredential({
+	return await importCredentialOf(n8n, name, database);
+}
+
+/** The same for any n8n and database. */
+export async function importCredentialOf(client: N8nClient, name: string, database: Database) {
+	const credential = await client.importCredential({
 		name,
 		type: LEDGER_CREDENTIAL_TYPE,
 		data: ledgerCredential(database),
@@ -59,33 +100,90 @@ export async function importLedgerCredential(name: CredentialName) {
 	return { [LEDGER_CREDENTIAL_TYPE]: credential };
 }
 
+/** The ledger of all tests that do not start another. */
+export const ledgerDatabase = access.ledger;
+
 /** The fields of the ledger credential. */
 export const ledgerData = (): Record<string, unknown> => ledgerCredential(access.ledger);
 
-let pool: Pool | undefined;
+const pools = new Map<Database, Pool>();
 
 /** Reads the ledger's tables beside n8n; `:schema` stands for its schema. */
 export async function queryLedger<Row extends Record<string, unknown>>(
 	sql: string,
 	values: unknown[] = [],
+	database = access.ledger,
 ): Promise<Row[]> {
-	pool ??= new Pool({ ...access.ledger, max: 2 });
+	const pool = pools.get(database) ?? new Pool({ ...database, max: 2 });
+	// A server that a test ends must not end the test.
+	if (!pools.has(database)) pool.on('error', () => undefined);
+	pools.set(database, pool);
 	const { rows } = await pool.query<Row>(sql.replaceAll(':schema', LEDGER_SCHEMA), values);
 	return rows;
 }
 
 export async function closeLedger(): Promise<void> {
-	await pool?.end();
-	pool = undefined;
+	await Promise.all([...pools.values()].map(async (pool) => await pool.end()));
+	pools.clear();
+}
+
+/** The database's clock decides about a lease, so it is the one to ask. */
+export async function leaseEnded(kind: string, database = access.ledger): Promise<void> {
+	await until(`the lease of ${kind} ends`, async () => {
+		const [work] = await queryLedger<{ over: boolean }>(
+			`select bool_and(locked_until < clock_timestamp()) as over from :schema.work_log
+			where kind = $1 and state = 'running'`,
+			[kind],
+			database,
+		);
+		return work?.over === true;
+	});
+}
+
+/** Until n8n knows of no execution that has not ended, of any workflow. */
+export async function allExecutionsEnded(client: N8nClient): Promise<void> {
+	const filter = encodeURIComponent(JSON.stringify({ status: ['new', 'running', 'waiting'] }));
+	await until('every execution has ended', async () => {
+		const { results } = await client.rest('GET', `/executions?filter=${filter}&limit=1`);
+		return results.length === 0;
+	});
+}
+
+export interface Decision extends Record<string, unknown> {
+	event: string;
+	outcome: string;
+	attempt: number;
+	token: string | null;
+	fired: { execution?: string; parent_execution?: string; mode?: string };
+}
+
+/** What was decided about all works of a kind, in order; polls that found nothing new are not logged. */
+export async function decisions(kind: string): Promise<Decision[]> {
+	return await queryLedger<Decision>(
+		`select d.event, d.outcome, d.attempt, d.token, d.fired
+		from :schema.decision_log d join :schema.work_log w using (work_id)
+		where w.kind = $1 order by d.id`,
+		[kind],
+	);
 }
 
 async function callInvoiceServer<Answer>(method: string, route: string, body?: unknown) {
 	const response = await fetch(`${invoiceUrl}${route}`, {
 		method,
 		body: body === undefined ? undefined : JSON.stringify(body),
+		signal: AbortSignal.timeout(PATIENCE_MS),
 	});
 	if (!response.ok) throw new Error(`${method} ${route}: ${response.status}`);
 	return (await response.json()) as Answer;
+}
+
+/** See scripts/n8n/invoice-server.js. */
+interface Behaviour {
+	hold?: boolean;
+	fail?: number;
+	created?: boolean;
+	delayMs?: number;
+	times?: number;
 }
 
 export const invoiceServer = {
@@ -94,7 +192,7 @@ export const invoiceServer = {
 	/** How often an invoice was asked for, whatever came of it. */
 	calls: async (orderId: string) =>
 		(await callInvoiceServer<{ calls: number }>('GET', `/control/${orderId}`)).calls,
-	behave: async (orderId: string, how: { hold?: boolean; fail?: number; delayMs?: number }) => {
+	behave: async (orderId: string, how: Behaviour) => {
 		await callInvoiceServer('PUT', `/control/${orderId}`, how);
 	},
 	/** Resolves when the order's invoice exists and the answer to it is held open. */
