@@ -81,7 +81,16 @@ const SOCKET_CODES = new Set([
 	'EAI_AGAIN',
 	'EHOSTDOWN',
 ]);
-const LOST_CODES = new Set(['ECONNRESET', 'EPIPE', 'ETIMEDOUT', '57P01', '57P02']);
+// 57P05 and 25P03: the server ended an idle session at the moment a statement was sent
+const LOST_CODES = new Set([
+	'ECONNRESET',
+	'EPIPE',
+	'ETIMEDOUT',
+	'57P01',
+	'57P02',
+	'57P05',
+	'25P03',
+]);
 
 /**
  * Passing failures that the same call, sent again, may survive: PostgreSQL's class 08, 53300, 57P01–57P03, 40001, 40P01,
@@ -109,10 +118,11 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 	const raw = thrown as DriverError;
 	// several addresses for one name: Node wraps their failures
 	const error = Array.isArray(raw?.errors) && raw.errors.length > 0 ? raw.errors[0] : raw;
-	const code = error?.code ?? raw?.code ?? null;
+	const given = error?.code ?? raw?.code ?? null;
 	const words = String(error?.message ?? error ?? 'no message')
 		.split('\n')[0]
 		.slice(0, 500);
+	const code = given === '08P01' ? poolerState(words) : given;
 	const server = `${at.host}:${at.port}`;
 	const say = (kind: LedgerErrorCode, problem: string, cure: string) =>
 		new LedgerError(kind, problem, cure, code);
@@ -130,6 +140,24 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 			'timeout',
 			`The ledger's PostgreSQL at ${server} did not answer in time.`,
 			'Check the load and the network of the server, or raise the time-outs in the credential.',
+		);
+	}
+	// the server's word on this side's certificate, not this side's on the server's
+	if (
+		(code === '28000' && /client certificate|certificate authentication failed/i.test(words)) ||
+		/\balert (unknown ca|bad certificate|certificate|unsupported certificate)/i.test(words)
+	) {
+		return say(
+			'tls',
+			`PostgreSQL at ${server} wants a client certificate that it trusts, made out to user "${at.user}" (${words}).`,
+			'Paste it into Client Certificate and its key into Client Key, in the credential.',
+		);
+	}
+	if (code?.startsWith('ERR_OSSL_') === true || code === 'ERR_CRYPTO_INCOMPATIBLE_KEY') {
+		return say(
+			'tls',
+			`A certificate or key in the credential cannot be used (${words}).`,
+			'Paste whole PEM texts, BEGIN and END lines included; Client Key must be the key of Client Certificate, without a passphrase.',
 		);
 	}
 	if (
@@ -241,6 +269,14 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 		`PostgreSQL at ${server} answered: ${words}.`,
 		'Look up the message in the documentation of PostgreSQL.',
 	);
+}
+
+/** PgBouncer answers nearly everything with 08P01; its words tell which state PostgreSQL would have named. */
+function poolerState(words: string): string {
+	if (/^no such database|^database .* does not exist/i.test(words)) return '3D000';
+	if (/^no more connections allowed|^query_wait_timeout/i.test(words)) return '53300';
+	if (/^no such user|password authentication failed/i.test(words)) return '28P01';
+	return '08P01';
 }
 
 /** What an SSH client (ssh2, as n8n lends it) throws, told apart by its own fields. */

@@ -61,6 +61,14 @@ export class TunnelStream extends Duplex {
 		else this.channel.once('drain', () => callback());
 	}
 
+	/** The parts of one statement leave as one packet: sent apart, each would wait for the answer to the one before it. */
+	override _writev(
+		chunks: Array<{ chunk: Buffer }>,
+		callback: (error?: Error | null) => void,
+	): void {
+		this._write(Buffer.concat(chunks.map(({ chunk }) => chunk)), 'utf8', callback);
+	}
+
 	override _final(callback: (error?: Error | null) => void): void {
 		this.channel?.end();
 		callback();
@@ -68,7 +76,8 @@ export class TunnelStream extends Duplex {
 
 	override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
 		this.channel?.destroy();
-		callback(error);
+		// a socket closes a turn later, and the driver relies on it: TLS first says why it ended the stream
+		setImmediate(callback, error);
 	}
 
 	// what the driver calls on a socket and a channel does not have
