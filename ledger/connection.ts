@@ -15,7 +15,7 @@ import { quotedIdentifier, type CompleteSettings } from './settings';
 import { TunnelStream, type OpenChannel } from './tunnel-stream';
 
 /** A call is sent again after passing failures: at most this often, and not beyond this time. */
-const MAX_TRIES = 4;
+const MAX_TRIES = 5;
 const RETRY_WITHIN_MS = 8_000;
 const FIRST_PAUSE_MS = 100;
 
@@ -163,7 +163,7 @@ export class LedgerConnection {
 				throw new LedgerError(
 					'schema_outdated',
 					`The ledger in schema "${this.settings.schema}" is older than this package, and user "${this.settings.user}" may not upgrade it.`,
-					'Have its owner run the installation script of this version (npm run sql), or use the role that installed it.',
+					'Have its owner run the installation script of this version (docs/sql.md, "Installing by hand"), or use the role that installed it.',
 					failure.sqlState,
 				);
 			});

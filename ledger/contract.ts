@@ -32,20 +32,25 @@ export type ClaimWindow =
 /** What happens to work whose owner vanished: nobody knows whether its effect landed. */
 export type OnLapse = 'run_again' | 'hold';
 
-/** Everything about a claim that is the same for all items of a call. */
+/** Everything about a claim that is the same for all items of a call. What is left out has the contract's default. */
 export interface ClaimPolicy {
 	/** Business name of the work; may not contain ":". */
 	kind: string;
-	/** May not contain ":". */
-	version: string;
-	window: ClaimWindow;
-	onLapse: OnLapse;
-	leaseSeconds: number;
-	/** Claims that count, the first included. */
-	maxAttempts: number;
-	backoffBaseSeconds: number;
-	backoffCapSeconds: number;
-	caller: Caller;
+	/** May not contain ":". Default `v1`. */
+	version?: string;
+	/** Default: forever. */
+	window?: ClaimWindow;
+	/** Default `run_again`. */
+	onLapse?: OnLapse;
+	/** Default 3600. */
+	leaseSeconds?: number;
+	/** Claims that count, the first included. Default 5. */
+	maxAttempts?: number;
+	/** Default 30. */
+	backoffBaseSeconds?: number;
+	/** Default 3600. */
+	backoffCapSeconds?: number;
+	caller?: Caller;
 	/** A repeated look while waiting: Busy answers are not written to the decision log again. */
 	poll?: boolean;
 }

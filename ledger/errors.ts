@@ -14,6 +14,9 @@ export type LedgerErrorCode =
 	| 'schema_missing'
 	| 'schema_outdated'
 	| 'cannot_create_schema'
+	| 'schema_in_use'
+	| 'cancelled'
+	| 'closed'
 	| 'no_permission'
 	| 'read_only'
 	| 'busy'
@@ -107,6 +110,11 @@ export function isTransient(error: LedgerError): boolean {
 	);
 }
 
+/** Whether what was sent may have been committed although the call failed: its answer is what was lost. */
+export function mayHaveLanded(error: LedgerError): boolean {
+	return error.code === 'timeout' || error.code === 'connection_lost';
+}
+
 /** Whether the connection must be thrown away: its state is unknown, or it is gone. */
 export function spoilsConnection(error: LedgerError): boolean {
 	return ['timeout', 'connection_lost', 'unreachable', 'starting_up'].includes(error.code);
@@ -128,6 +136,9 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 		new LedgerError(kind, problem, cure, code);
 
 	if (error?.name === 'TunnelError') return describeTunnelFailure(error.cause, server);
+	if (/after calling end on the pool/i.test(words)) {
+		return say('closed', 'This ledger was closed.', 'Create a new one with createLedger.');
+	}
 	if (code !== null && SOCKET_CODES.has(code)) {
 		return say(
 			'unreachable',
@@ -217,7 +228,7 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 			return say(
 				'schema_missing',
 				`The ledger's tables or functions are missing in schema "${at.schema}" of database "${at.database}" (${words}).`,
-				'Switch on "Install and Upgrade Schema Automatically" in the credential, or have the database administrator install the schema.',
+				'Switch on "Install and Upgrade Schema Automatically" in the credential, or have the database administrator install the schema. If it was installed before, a part was removed by hand: restore it from a backup, or drop the schema to begin with an empty ledger.',
 			);
 		case '42501':
 			return say(

@@ -14,7 +14,7 @@ export {
 	sharedLedger,
 	type LedgerCheck,
 } from './ledger';
-export { Works, type OpenClaim, type WaitOptions } from './works';
+export { Works, type ClaimOptions, type OpenClaim, type WaitOptions } from './works';
 export { installationScript, type InstalledVersion } from './schema';
 export {
 	MAX_PAYLOAD_BYTES,

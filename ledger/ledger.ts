@@ -73,7 +73,8 @@ export interface LedgerCheck {
 export async function checkLedger(given: LedgerSettings): Promise<LedgerCheck> {
 	let ledger: Ledger | undefined;
 	try {
-		ledger = createLedger({ ...given, maxConnections: 1 });
+		// read as the nodes will read them, so that what they would refuse is not called good here
+		ledger = new Ledger(new LedgerConnection({ ...readSettings(given), maxConnections: 1 }));
 		const { connection } = ledger;
 		let installed = await connection.readVersion();
 		if (installed !== null && isNewer(installed)) {

@@ -124,13 +124,39 @@ export function upgradeStatements(
 	return statements;
 }
 
+function revocation(schema: string, from: SchemaSource): string {
+	const names = from.functions
+		.map(({ name }) => quotedLiteral(name.replace(/\.sql$/, '')))
+		.join(', ');
+	return `
+declare
+	v_function text;
+begin
+	for v_function in
+		select p.oid::regprocedure::text from pg_catalog.pg_proc p
+		where p.pronamespace = to_regnamespace(${quotedLiteral(quotedIdentifier(schema))}) and p.proname in (${names})
+	loop
+		execute 'revoke all on function ' || v_function || ' from public';
+	end loop;
+end
+`;
+}
+
+/** Whether a schema without a ledger holds anything: then it is somebody else's. */
+function holdsObjects(schema: string): string {
+	const namespace = `to_regnamespace(${quotedLiteral(quotedIdentifier(schema))})`;
+	return `(exists (select 1 from pg_catalog.pg_class where relnamespace = ${namespace})
+		or exists (select 1 from pg_catalog.pg_proc where pronamespace = ${namespace}))`;
+}
+
 function functionStatements(schema: string, from: SchemaSource): string[] {
 	return [
 		// bodies are checked when they first run: the files need no order among themselves
 		'set local check_function_bodies = off',
 		...from.functions.map(({ sql }) => inSchema(sql, schema)),
-		// in the same transaction: a function is executable by everybody until this line
-		`revoke all on all functions in schema ${quotedIdentifier(schema)} from public`,
+		// in the same transaction: a function is executable by everybody until this line. By name: the rights of what
+		// somebody else keeps in this schema are not ours to change.
+		`do ${dollarQuoted('revoke', revocation(schema, from))}`,
 	];
 }
 
@@ -176,6 +202,10 @@ begin
 	if to_regclass(${quotedLiteral(`${quoted}.ledger_version`)}) is not null then
 		select coalesce(max(schema_version), 0), coalesce(max(contract), 0) into v_schema_version, v_contract
 		from ${quoted}.ledger_version;
+	end if;
+	if v_schema_version = 0 and ${holdsObjects(schema)} then
+		raise exception 'The schema already holds tables or functions that are not the ledger''s: nothing was changed.'
+			using hint = 'Give the ledger a schema of its own.';
 	end if;
 	if v_schema_version > ${newestMigration} or v_contract > ${from.contract} then
 		raise exception 'The installed ledger is newer (schema version %, contract %) than this script (${newestMigration}, ${from.contract}): nothing was changed.',
@@ -240,6 +270,7 @@ export async function installSchema(
 			`${quoted}.ledger_version`,
 		]);
 		const installed = hasVersion.rows[0].found ? await installedVersion(client, schema) : null;
+		if (installed === null && exists.rows.length > 0) await refuseForeignSchema(client, schema);
 		if (isOlder(installed, from)) {
 			for (const sql of upgradeStatements(schema, installed, from)) await client.query(sql);
 		}
@@ -272,4 +303,17 @@ async function createSchema(
 			'42501',
 		);
 	});
+}
+
+async function refuseForeignSchema(
+	client: Pick<PoolClient, 'query'>,
+	schema: string,
+): Promise<void> {
+	const { rows } = await client.query(`select ${holdsObjects(schema)} as taken`);
+	if (!rows[0].taken) return;
+	throw new LedgerError(
+		'schema_in_use',
+		`The schema "${schema}" already holds tables or functions that are not the ledger's.`,
+		'Enter another schema in the credential, for example idempotency: the ledger keeps to a schema of its own.',
+	);
 }

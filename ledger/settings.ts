@@ -52,6 +52,26 @@ export type CompleteSettings = Required<
 export function readSettings(given: LedgerSettings): CompleteSettings {
 	const bad = (field: string, problem: string, cure: string) =>
 		new LedgerError('bad_settings', `${field}: ${problem}.`, cure);
+	for (const field of ['host', 'port', 'database', 'user', 'schema'] as const) {
+		// a pasted connection URL holds the password: say what is wrong without repeating it
+		if (text(given[field]).includes('://')) {
+			throw bad(
+				field,
+				'holds a URL',
+				'Enter host, port, database, user and password in their own fields.',
+			);
+		}
+	}
+	if (/^[^:]+:\d+$/.test(text(given.host).trim())) {
+		throw bad('host', 'holds a port', 'Enter the port in its own field.');
+	}
+	if (/[@\s]/.test(text(given.host).trim())) {
+		throw bad(
+			'host',
+			'is no name or address',
+			'Enter the name of the server alone, without user or password.',
+		);
+	}
 	const settings: CompleteSettings = {
 		host: text(given.host).trim(),
 		port: Number(given.port ?? 5432),

@@ -14,7 +14,7 @@ import type {
 	ReferenceItem,
 } from './contract';
 import type { LedgerConnection } from './connection';
-import { LedgerError } from './errors';
+import { LedgerError, isLedgerError, mayHaveLanded } from './errors';
 import { isStorableText, readableText, resultText } from './json-text';
 import { quotedIdentifier } from './settings';
 
@@ -28,7 +28,15 @@ const MAX_REFERENCE_LENGTH = 2_000;
 const FIRST_POLL_MS = 150;
 const LAST_POLL_MS = 1_000;
 
-export interface WaitOptions {
+export interface ClaimOptions {
+	/**
+	 * The tokens were made for this call. Then what a failed call may have claimed is released again. Leave it out when a
+	 * call is sent again: the claim of the first sending stands.
+	 */
+	freshTokens?: boolean;
+}
+
+export interface WaitOptions extends ClaimOptions {
 	/** Seconds; 0 does not wait. */
 	seconds: number;
 	/** Stops the wait (a cancelled execution). */
@@ -57,77 +65,96 @@ export class Works {
 	}
 
 	/**
-	 * Claims any number of works, one round trip per 5,000. When a later chunk is lost, what was claimed before is
-	 * released again (or its lease ends): a throw never strands a claim.
+	 * Claims any number of works, one round trip per 5,000. With `freshTokens`, what a call claimed before it failed is
+	 * released again (or its lease ends): a throw then never strands a claim.
 	 */
-	async claim(items: ClaimItem[], policy: ClaimPolicy): Promise<ClaimAnswer[]> {
+	async claim(
+		items: ClaimItem[],
+		policy: ClaimPolicy,
+		{ freshTokens = false }: ClaimOptions = {},
+	): Promise<ClaimAnswer[]> {
 		const options = claimOptions(policy);
 		const answers: ClaimAnswer[] = [];
 		let sent = 0;
-		let allAnswered = false;
-		try {
+		const claimAll = async () => {
 			for (const chunk of chunks(items, (item) => item.payload?.length ?? 0)) {
 				sent += chunk.length;
 				answers.push(...(await this.claimChunk(chunk, options)));
 			}
-			allAnswered = true;
 			return answers;
-		} finally {
-			if (!allAnswered) {
+		};
+		return await claimAll().catch(async (error: unknown) => {
+			if (freshTokens) {
 				// the chunk that failed may have been committed although its answer was lost
-				const mayBeHeld = items
-					.slice(0, sent)
-					.filter((_, i) => i >= answers.length || answers[i].status === 'claimed');
-				await this.release(mayBeHeld, policy.caller).catch(() => undefined);
+				const known = isLedgerError(error) && mayHaveLanded(error) ? sent : answers.length;
+				await this.undo(
+					items
+						.slice(0, known)
+						.filter((_, i) => i >= answers.length || answers[i].status === 'claimed'),
+					policy,
+				);
 			}
-		}
+			throw error;
+		});
 	}
 
 	/**
 	 * Claims, and waits for the result of works that run elsewhere: in short polls, no connection held between. Ends for a
 	 * work when it is no longer running under a live lease; then the whole contract applies anew, and it may be claimed.
-	 * Never waits for a work held by this execution or by the one that called it: that would wait for itself.
+	 * Never waits for a work held by this execution or by the one that called it: that would wait for itself. Throws
+	 * `LedgerError` (`cancelled`) when the signal ends the wait.
 	 */
 	async claimAndWait(
 		items: ClaimItem[],
 		policy: ClaimPolicy,
 		wait: WaitOptions,
 	): Promise<ClaimAnswer[]> {
-		const answers = await this.claim(items, policy);
-		let answered = false;
-		try {
-			await this.awaitOthers(answers, items, policy, wait);
-			answered = true;
-			return answers;
-		} finally {
-			if (!answered) {
-				// what was claimed before the wait must not be stranded by a failure in it
-				const held = items.filter((_, i) => answers[i].status === 'claimed');
-				await this.release(held, policy.caller).catch(() => undefined);
+		const answers = await this.claim(items, policy, wait);
+		return await this.awaitOthers(answers, items, policy, wait).catch(async (error: unknown) => {
+			// what was claimed before the wait must not be stranded by a failure in it
+			if (wait.freshTokens === true) {
+				await this.undo(
+					items.filter((_, i) => answers[i].status === 'claimed'),
+					policy,
+				);
 			}
-		}
+			throw error;
+		});
 	}
 
-	/** Polls what runs elsewhere and puts the newer answers in place. */
+	/** Best effort: with the ledger out of reach the leases end by themselves. */
+	private async undo(held: ClaimItem[], policy: ClaimPolicy): Promise<void> {
+		if (held.length > 0) await this.release(held, policy.caller).catch(() => undefined);
+	}
+
+	/** Polls what runs elsewhere, puts the newer answers in place, and hands them back. */
 	private async awaitOthers(
 		answers: ClaimAnswer[],
 		items: ClaimItem[],
 		policy: ClaimPolicy,
 		wait: WaitOptions,
-	): Promise<void> {
+	): Promise<ClaimAnswer[]> {
 		const deadline = performance.now() + wait.seconds * 1000;
 		let pause = FIRST_POLL_MS;
 		for (;;) {
 			const waiting = answers.flatMap((answer, i) =>
-				answer.status === 'in_progress' && !isHeldByCaller(answer, policy.caller) ? [i] : [],
+				answer.status === 'in_progress' && !isHeldByCaller(answer, policy.caller ?? {}) ? [i] : [],
 			);
 			const left = deadline - performance.now();
-			if (waiting.length === 0 || left <= 0 || wait.signal?.aborted === true) return;
+			if (waiting.length === 0 || left <= 0) return answers;
 			await new Promise((resolve) => setTimeout(resolve, Math.min(pause, left)));
+			if (wait.signal?.aborted === true) {
+				throw new LedgerError(
+					'cancelled',
+					'The execution was cancelled while it waited for running work.',
+					'What it had claimed was released.',
+				);
+			}
 			pause = Math.min(pause * 1.5, LAST_POLL_MS);
 			const polled = await this.claim(
 				waiting.map((i) => items[i]),
 				{ ...policy, poll: true },
+				wait,
 			);
 			waiting.forEach((i, k) => {
 				answers[i] = polled[k];
@@ -135,14 +162,21 @@ export class Works {
 		}
 	}
 
-	async complete(items: CompleteItem[], caller: Caller): Promise<HoldAnswer[]> {
+	async complete(items: CompleteItem[], caller: Caller = {}): Promise<HoldAnswer[]> {
 		const options = holdOptions(caller);
-		// all references before anything is sent; the results chunk by chunk, for their texts together may fill the memory
-		const references = items.map((item) => checkedReference(item.externalRef ?? null));
+		// chunk by chunk: the texts of all results together may fill the memory
 		function* prepared() {
-			for (const [i, item] of items.entries()) {
+			for (const item of items) {
 				const { text, warnings } = resultText(item.result);
-				yield { ...item, text, warnings, externalRef: references[i] };
+				const problem = referenceProblem(item.externalRef);
+				yield {
+					...item,
+					text,
+					externalRef: problem === null ? (item.externalRef ?? null) : null,
+					// the effect has landed: it is completed all the same
+					warnings:
+						problem === null ? warnings : [...warnings, `${problem} No reference was stored.`],
+				};
 			}
 		}
 		const answers: HoldAnswer[] = [];
@@ -171,30 +205,39 @@ export class Works {
 		return answers;
 	}
 
-	async fail(items: FailItem[], caller: Caller): Promise<HoldAnswer[]> {
+	async fail(items: FailItem[], caller: Caller = {}): Promise<HoldAnswer[]> {
 		return await this.hold(
 			items,
 			caller,
 			'fail_works($1::text[], $2::uuid[], $3::text[], $4::text[], $5::boolean[], $6::jsonb)',
 			(chunk) => [
-				chunk.map((item) => readableText(item.error, MAX_ERROR_LENGTH)),
+				chunk.map((item) => readableText(String(item.error ?? ''), MAX_ERROR_LENGTH)),
 				column(chunk, 'landed'),
 				chunk.map((item) => item.permanent ?? false),
 			],
 		);
 	}
 
-	/** Records what the effect is called at the target, the moment it has landed. Throws for an empty reference. */
-	async recordReference(items: ReferenceItem[], caller: Caller): Promise<HoldAnswer[]> {
-		return await this.hold(
-			items,
+	/** Records what the effect is called at the target, the moment it has landed. What is no reference is refused. */
+	async recordReference(items: ReferenceItem[], caller: Caller = {}): Promise<HoldAnswer[]> {
+		const problems = items.map(({ externalRef }) =>
+			externalRef === '' ? 'externalRef is empty.' : referenceProblem(externalRef),
+		);
+		const recorded = await this.hold(
+			items.filter((_, i) => problems[i] === null),
 			caller,
 			'record_references($1::text[], $2::uuid[], $3::text[], $4::jsonb)',
-			(chunk) => [chunk.map((item) => checkedReference(item.externalRef))],
+			(chunk) => [column(chunk, 'externalRef')],
+		);
+		const inTurn = recorded.values();
+		return items.map(({ workId }, i) =>
+			problems[i] === null
+				? (inTurn.next().value as HoldAnswer)
+				: { ...NOTHING_KNOWN, workId, status: 'refused', reason: problems[i] },
 		);
 	}
 
-	async extend(items: ExtendItem[], caller: Caller): Promise<HoldAnswer[]> {
+	async extend(items: ExtendItem[], caller: Caller = {}): Promise<HoldAnswer[]> {
 		return await this.hold(
 			items,
 			caller,
@@ -204,7 +247,7 @@ export class Works {
 	}
 
 	/** Undoes claims, as if they had never been made. */
-	async release(items: HoldItem[], caller: Caller): Promise<HoldAnswer[]> {
+	async release(items: HoldItem[], caller: Caller = {}): Promise<HoldAnswer[]> {
 		return await this.hold(
 			items,
 			caller,
@@ -221,7 +264,7 @@ export class Works {
 		instance: string | null,
 		executions: string[],
 		error: string,
-		caller: Caller,
+		caller: Caller = {},
 	): Promise<FailedWork[]> {
 		const rows = await this.connection.query<{
 			work_id: string;
@@ -453,6 +496,25 @@ function inOrder<Row extends { ord: number }>(rows: Row[], expected: number): Ro
 }
 
 function claimOptions(policy: ClaimPolicy): string {
+	for (const name of [
+		'leaseSeconds',
+		'maxAttempts',
+		'backoffBaseSeconds',
+		'backoffCapSeconds',
+	] as const) {
+		const value = policy[name];
+		if (
+			value !== undefined &&
+			!(name === 'maxAttempts' ? Number.isInteger(value) : Number.isFinite(value))
+		) {
+			// JSON turns NaN into null, and null would mean the default
+			throw new LedgerError(
+				'bad_input',
+				`${name} is ${String(value)}.`,
+				'Use a number, or leave it out for the default.',
+			);
+		}
+	}
 	return JSON.stringify({
 		kind: policy.kind,
 		version: policy.version,
@@ -462,16 +524,16 @@ function claimOptions(policy: ClaimPolicy): string {
 		max_attempts: policy.maxAttempts,
 		backoff_base_s: policy.backoffBaseSeconds,
 		backoff_cap_s: policy.backoffCapSeconds,
-		caller: callerFields(policy.caller),
+		caller: callerFields(policy.caller ?? {}),
 		poll: policy.poll,
 	});
 }
 
-function holdOptions(caller: Caller): string {
+function holdOptions(caller: Caller = {}): string {
 	return JSON.stringify({ caller: callerFields(caller) });
 }
 
-function callerFields(caller: Caller): Record<string, string> {
+function callerFields(caller: Caller = {}): Record<string, string> {
 	const fields: Array<[string, string | undefined]> = [
 		['instance', caller.instance],
 		['workflow', caller.workflow],
@@ -495,27 +557,35 @@ function claimDetail(item: ClaimItem): string | null {
 		: JSON.stringify({ match: item.match });
 }
 
-/** A reference is compared and sent on, so it is kept byte-equal or refused. */
-function checkedReference(reference: string | null): string | null {
-	if (reference === null || reference === '') return null;
-	if (!isStorableText(reference)) {
-		throw new LedgerError(
-			'bad_input',
-			'externalRef holds a NUL character or half an emoji.',
-			'Use the identifier as the target system writes it.',
-		);
-	}
-	if (reference.length > MAX_REFERENCE_LENGTH) {
-		throw new LedgerError(
-			'bad_input',
-			`externalRef is longer than ${MAX_REFERENCE_LENGTH} characters.`,
-			'Use the identifier, not the whole answer.',
-		);
-	}
-	return reference;
+/** A reference is compared and sent on, so it is kept byte-equal or not at all. */
+function referenceProblem(reference: unknown): string | null {
+	if (reference === null || reference === undefined) return null;
+	if (typeof reference !== 'string') return 'externalRef is no text.';
+	if (!isStorableText(reference)) return 'externalRef holds a NUL character or half an emoji.';
+	return reference.length > MAX_REFERENCE_LENGTH
+		? `externalRef is longer than ${MAX_REFERENCE_LENGTH} characters.`
+		: null;
 }
 
-function isHeldByCaller(answer: ClaimAnswer, caller: Caller): boolean {
+const NOTHING_KNOWN: Omit<HoldAnswer, 'workId' | 'status' | 'reason'> = {
+	state: null,
+	generation: null,
+	attempt: null,
+	lockedUntil: null,
+	nextAttemptAt: null,
+	result: null,
+	externalRef: null,
+	completedAt: null,
+	lastError: null,
+	late: false,
+	repeated: false,
+	differs: [],
+	warnings: [],
+	key: null,
+	kind: null,
+};
+
+function isHeldByCaller(answer: ClaimAnswer, caller: Caller = {}): boolean {
 	const holder = answer.owner?.execution;
 	if (holder === undefined || answer.owner?.instance !== caller.instance) return false;
 	return holder === caller.execution || holder === caller.parentExecution;

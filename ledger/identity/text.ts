@@ -18,6 +18,12 @@ const MISTAKES: ReadonlySet<string> = new Set([
 	'Invalid DateTime',
 ]);
 
+/** Zero-width characters and the like: nothing that a person could read. */
+const INVISIBLE = /^[\p{Cf}\p{Z}]+$/u;
+
+/** What is left of `a-b` without its parts is "-", one key for all items that lack them. */
+const SAYS_SOMETHING = /[\p{L}\p{N}\p{Extended_Pictographic}]/u;
+
 const GLUED_MISTAKES: ReadonlySet<string> = new Set(['undefined', 'null', 'NaN']);
 
 export function isMistake(text: string): boolean {
@@ -47,7 +53,8 @@ export function cleanText(text: string, field: string | null, collapseWhiteSpace
 
 /** @throws IdentityRefusal `empty` or `bad_text` for a clean text that says nothing. */
 export function refuseEmptyText(text: string, field: string, glued: boolean): void {
-	if (text === '') {
+	// looked for only where the text does not begin as most do
+	if (text === '' || (text.charCodeAt(0) > 126 && INVISIBLE.test(text))) {
 		throw new IdentityRefusal(
 			'empty',
 			field,
@@ -64,6 +71,14 @@ export function refuseEmptyText(text: string, field: string, glued: boolean): vo
 		);
 	}
 	if (!glued) return;
+	if (!SAYS_SOMETHING.test(text)) {
+		throw new IdentityRefusal(
+			'bad_text',
+			field,
+			`${fieldWords(field)} is only separators: ${shown(text)}.`,
+			'Check the expression: the fields it puts together are missing in this item.',
+		);
+	}
 	const lost = gluedMistake(text);
 	if (lost !== null) {
 		throw new IdentityRefusal(

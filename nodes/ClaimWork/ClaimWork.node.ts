@@ -83,7 +83,11 @@ async function claimItems(this: IExecuteFunctions): Promise<INodeExecutionData[]
 			const answers = await ledger.works.claimAndWait(
 				group.claims.map((claim) => claim.item),
 				group.policy,
-				{ seconds: group.waitSeconds, signal: this.getExecutionCancelSignal() },
+				{
+					seconds: group.waitSeconds,
+					signal: this.getExecutionCancelSignal(),
+					freshTokens: true,
+				},
 			);
 			group.claims.forEach((claim, i) => answered.push({ claim, answer: answers[i], group }));
 		}

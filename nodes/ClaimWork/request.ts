@@ -35,7 +35,8 @@ const HINTED_ITEMS = 20;
 
 const SECONDS: Record<string, number> = { seconds: 1, minutes: 60, hours: 3600, days: 86_400 };
 
-export type Response = 'original' | 'error' | 'nothing';
+const RESPONSES = ['original', 'error', 'nothing'] as const;
+export type Response = (typeof RESPONSES)[number];
 
 /** An item that can be claimed. */
 export interface Claim {
@@ -59,11 +60,14 @@ export interface Refused {
 	code: string;
 }
 
+/** The node decides everything about a claim. */
+type NodePolicy = Required<Omit<ClaimPolicy, 'poll'>>;
+
 /** Items that go into one statement: all but the key is the same for them. */
 export interface ClaimGroup {
 	/** Groups are sent in this order: a key that comes again under another policy belongs behind its first one. */
 	round: number;
-	policy: ClaimPolicy;
+	policy: NodePolicy;
 	waitSeconds: number;
 	claims: Claim[];
 }
@@ -82,6 +86,7 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 	const seen = new Map<string, { terms: string; round: number }>();
 	const refused: Refused[] = [];
 	const volatile = volatileParameters(parameters);
+	const response = parameters.read<Response>('response', 0, 'original');
 
 	items.forEach((input, itemIndex) => {
 		let field = DEFAULT_FIELD;
@@ -90,6 +95,7 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 			if (volatile !== null && !parameters.option('allowVolatileKey', itemIndex, false)) {
 				throw new Refusal('volatile_key', volatile);
 			}
+			if (!RESPONSES.includes(response)) throw unknownChoice('A Duplicate Gets', response);
 			const scope = readScope(parameters, itemIndex, caller.mode);
 			// what an earlier answer here said (Busy came back) is not part of the work
 			const json = withoutFields(input.json, [field]);
@@ -97,7 +103,7 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 				parameters.read<string>('identity', itemIndex, 'fields') === 'ledger'
 					? ledgersWork(input.json, field, scope)
 					: identify(parameters, itemIndex, json, scope);
-			const policy: ClaimPolicy = {
+			const policy: NodePolicy = {
 				kind: identity.kind,
 				version: identity.version,
 				window: readWindow(parameters, itemIndex, scope.apart),
@@ -192,7 +198,7 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 	return {
 		groups: [...groups.values()].sort((a, b) => a.round - b.round),
 		refused,
-		response: parameters.read<Response>('response', 0, 'original'),
+		response,
 	};
 }
 
@@ -329,7 +335,7 @@ function identify(
 			});
 			return { identity, parts: [{ name, value }], keyFields: [] };
 		}
-		default: {
+		case 'content': {
 			const names = parseFieldNames(parameters.text('contentFields', itemIndex));
 			const content =
 				names.length === 0
@@ -342,6 +348,8 @@ function identify(
 				keyFields: [],
 			};
 		}
+		default:
+			throw unknownChoice('Identify By', parameters.raw('identity'));
 	}
 }
 
@@ -367,6 +375,14 @@ function templateParts(raw: unknown): string[] {
 	const text = raw.slice(1).trim();
 	const parts = text.match(/\{\{[^]*?\}\}/g) ?? [];
 	return parts[0] === text ? [] : parts;
+}
+
+/** An edited or imported workflow may hold a choice that this version does not know. */
+function unknownChoice(label: string, given: unknown): Refusal {
+	return new Refusal(
+		'bad_parameter',
+		`${label} is set to "${String(given).slice(0, 50)}", which this version does not know. Choose it anew on the node.`,
+	);
 }
 
 function requiredField(json: IDataObject, name: string): unknown {

@@ -11,7 +11,12 @@ import {
 import type { HoldAnswer, Ledger } from '../../ledger';
 import { callerOf } from '../execution/caller';
 import { ledgerOf, testLedger } from '../execution/credential';
-import { errorOutputItem, nodeError, onErrorOf } from '../execution/failing-closed';
+import {
+	errorOutputItem,
+	nodeError,
+	onErrorOf,
+	refuseEmptyFirstOutput,
+} from '../execution/failing-closed';
 import { Parameters } from '../execution/parameters';
 import {
 	asWorkField,
@@ -153,6 +158,8 @@ export class CompleteWork implements INodeType {
 		if (problems.length > 0 && onError === 'stop') throw problemError(this, problems, items.length);
 		const outputs: INodeExecutionData[][] = OUTPUT_NAMES.map(() => []);
 		for (const { output, item } of placed) outputs[output].push(item);
+		const empty = refuseEmptyFirstOutput(this, outputs, OUTPUT_NAMES[OUTPUT.completed]);
+		if (empty !== null) throw empty;
 		return outputs;
 	}
 }

@@ -97,6 +97,6 @@ export function refuseEmptyFirstOutput(
 	return stoppingError(
 		context,
 		`Nothing leaves by ${firstOutputName}, and "Always Output Data" would send an empty item there`,
-		'Switch off "Always Output Data" in the settings of this node: with it, n8n runs the steps behind it although nothing was claimed. The workflow was stopped before that.',
+		'Switch off "Always Output Data" in the settings of this node: with it, n8n runs the steps behind that output although no item left by it. The workflow was stopped before that.',
 	);
 }

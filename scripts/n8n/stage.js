@@ -59,6 +59,7 @@ function dependenciesInstalled(checkout) {
 			entry.optional === true ||
 			entry.devOptional === true ||
 			entry.peer === true ||
+			entry.extraneous === true ||
 			present[name]?.version === entry.version,
 	);
 }

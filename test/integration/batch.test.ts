@@ -154,12 +154,22 @@ describe('a batch of claims', () => {
 	test('whose later chunk is refused strands nothing: the earlier claims are released', async () => {
 		const items = Array.from({ length: 5_001 }, () => newWork());
 		items[5_000] = { ...items[5_000], workId: 'not a sha256' };
-		await expect(stage.works.claim(items, POLICY)).rejects.toMatchObject({ code: 'bad_input' });
+		await expect(stage.works.claim(items, POLICY, { freshTokens: true })).rejects.toMatchObject({
+			code: 'bad_input',
+		});
 		const [{ left }] = await stage.query<{ left: number }>(
 			'select count(*)::int as left from idempotency.work_log where work_id = any($1)',
 			[items.map(({ workId }) => workId)],
 		);
 		expect(left).toBe(0);
+	});
+
+	test('sent again and failing leaves the claim of its first sending', async () => {
+		const held = await stage.claimed();
+		const items = [held, ...Array.from({ length: 4_999 }, () => newWork())];
+		items.push({ ...newWork(), workId: 'short' });
+		await expect(stage.works.claim(items, POLICY)).rejects.toThrow();
+		expect(await stage.row(held)).toMatchObject({ state: 'running', token: held.token });
 	});
 
 	test("whose later chunk is refused leaves others' works and duplicates as they were", async () => {
@@ -168,7 +178,7 @@ describe('a batch of claims', () => {
 		const before = [await stage.row(done), await stage.row(busy)];
 		const items = [again(done), again(busy), ...Array.from({ length: 4_998 }, () => newWork())];
 		items.push({ ...newWork(), workId: 'short' });
-		await expect(stage.works.claim(items, POLICY)).rejects.toThrow();
+		await expect(stage.works.claim(items, POLICY, { freshTokens: true })).rejects.toThrow();
 		expect([await stage.row(done), await stage.row(busy)]).toEqual(before);
 	});
 

@@ -55,6 +55,28 @@ async function connections(): Promise<number> {
 }
 
 describe('the test of a credential (case 138)', () => {
+	test.each([
+		['host', { host: 'postgres://u:SECRETPW@db.example/x' }],
+		['host', { host: 'u:SECRETPW@db.example' }],
+		['port', { port: 'postgres://u:SECRETPW@db.example' as never }],
+		['database', { database: 'postgres://u:SECRETPW@db.example/x' }],
+		['user', { user: 'postgres://u:SECRETPW@db.example/x' }],
+		['schema', { schema: 'postgres://u:SECRETPW@db.example/x' }],
+	])('a connection URL pasted into %s is refused without repeating it', async (field, change) => {
+		const { ok, message } = await checkLedger({ ...stage.settings, ...change });
+		expect(ok).toBe(false);
+		expect(message).toContain(`${field}:`);
+		expect(message).not.toContain('SECRETPW');
+	});
+
+	test('refuses settings that every node would refuse', async () => {
+		const { ok, message } = await checkLedger({ ...stage.settings, maxConnections: 0 });
+		expect({ ok, message }).toEqual({
+			ok: false,
+			message: expect.stringContaining('maxConnections'),
+		});
+	});
+
 	test('passes where a claim is possible, and claims nothing', async () => {
 		const { ok, message } = await checkLedger(stage.settings);
 		expect({ ok, message }).toEqual({ ok: true, message: expect.stringContaining('ready') });

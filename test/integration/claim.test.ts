@@ -524,7 +524,10 @@ describe('claiming and waiting for the result of another execution', () => {
 		const busy = await stage.claimed(newWork(), from({ execution: '100' }));
 		const fresh = newWork();
 		const waiting = stage.works
-			.claimAndWait([fresh, again(busy)], from({ execution: '101' }), { seconds: 20 })
+			.claimAndWait([fresh, again(busy)], from({ execution: '101' }), {
+				seconds: 20,
+				freshTokens: true,
+			})
 			.catch((error: unknown) => error);
 		while ((await stage.log(busy)).length < 2) await stage.query('select pg_sleep(0.01)');
 		expect(await stage.row(fresh)).toMatchObject({ state: 'running' });
@@ -538,14 +541,18 @@ describe('claiming and waiting for the result of another execution', () => {
 		expect(await stage.row(busy)).toMatchObject({ state: 'running', token: busy.token });
 	});
 
-	test('stops when the execution is cancelled', async () => {
+	test('stops when the execution is cancelled, and strands no claim', async () => {
 		const item = await stage.claimed(newWork(), from({ execution: '100' }));
+		const fresh = newWork();
 		const stop = new AbortController();
-		const waiting = stage.works.claimAndWait([again(item)], from({ execution: '101' }), {
+		const waiting = stage.works.claimAndWait([fresh, again(item)], from({ execution: '101' }), {
 			seconds: 25,
 			signal: stop.signal,
+			freshTokens: true,
 		});
 		stop.abort();
-		expect(await waiting).toMatchObject([{ status: 'in_progress' }]);
+		await expect(waiting).rejects.toMatchObject({ name: 'LedgerError', code: 'cancelled' });
+		expect(await stage.findRow(fresh)).toBeNull();
+		expect(await stage.row(item)).toMatchObject({ state: 'running', token: item.token });
 	}, 10_000);
 });

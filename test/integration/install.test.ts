@@ -120,6 +120,39 @@ describe('installing the schema', () => {
 		}
 	});
 
+	describe('beside the objects of others', () => {
+		const mayExecute = async (schema: string) => {
+			const { rows } = await database.admin.query(
+				`select has_function_privilege('public', '${schema}.price(integer)', 'execute') as may`,
+			);
+			return rows[0].may as boolean;
+		};
+		const makeFunction = async (schema: string) =>
+			await database.admin.query(
+				`create function ${schema}.price(integer) returns integer language sql as 'select 2 * $1'`,
+			);
+
+		test('is refused, and changes no right there', async () => {
+			await database.admin.query('create schema shop');
+			await makeFunction('shop');
+			await expect(ledgerOn({ schema: 'shop' }).install()).rejects.toMatchObject({
+				code: 'schema_in_use',
+			});
+			await expect(database.admin.query(installationScript('shop'))).rejects.toThrow(
+				'already holds',
+			);
+			await database.admin.query('rollback');
+			expect(await mayExecute('shop')).toBe(true);
+		});
+
+		test("leaves the rights of functions that came into the ledger's schema later", async () => {
+			await ledgerOn().install();
+			await makeFunction('idempotency');
+			await database.admin.query(installationScript('idempotency'));
+			expect(await mayExecute('idempotency')).toBe(true);
+		});
+	});
+
 	test('that fails halfway leaves nothing behind', async () => {
 		await database.admin.query(`
 			create function refuse() returns event_trigger language plpgsql as

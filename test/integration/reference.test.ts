@@ -158,6 +158,19 @@ describe('a reference', () => {
 		});
 	});
 
+	test('of one item that cannot be kept does not stop the others, nor its own completion', async () => {
+		const [good, bad] = [await stage.claimed(), await stage.claimed()];
+		const answers = await stage.works.complete([
+			{ workId: good.workId, token: good.token, externalRef: 'ok' },
+			{ workId: bad.workId, token: bad.token, externalRef: 'x'.repeat(3_000) },
+		]);
+		expect(answers).toMatchObject([
+			{ status: 'completed', externalRef: 'ok', warnings: [] },
+			{ status: 'completed', warnings: [expect.stringContaining('externalRef is longer')] },
+		]);
+		expect(await stage.row(bad)).toMatchObject({ state: 'done', external_ref: null });
+	});
+
 	test.each([
 		['an empty one', ''],
 		['one with NUL', 'a\0b'],
@@ -165,9 +178,9 @@ describe('a reference', () => {
 		['a whole document', 'x'.repeat(2_001)],
 	])('that cannot be kept byte-equal is refused: %s', async (_, reference) => {
 		const item = await stage.claimed();
-		await expect(stage.record(item, reference)).rejects.toMatchObject({
-			name: 'LedgerError',
-			code: 'bad_input',
+		expect(await stage.record(item, reference)).toMatchObject({
+			status: 'refused',
+			reason: expect.stringContaining('externalRef'),
 		});
 		expect(await stage.row(item)).toMatchObject({ external_ref: null });
 	});
