@@ -7,7 +7,12 @@ import { Works } from './works';
 export class Ledger {
 	readonly works: Works;
 
-	constructor(readonly connection: LedgerConnection) {
+	/** @internal */
+	readonly connection: LedgerConnection;
+
+	/** @internal */
+	constructor(connection: LedgerConnection) {
+		this.connection = connection;
 		this.works = new Works(connection);
 	}
 

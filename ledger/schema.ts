@@ -71,7 +71,11 @@ function inSchema(sql: string, schema: string): string {
 	return sql.replace(/--.*|:"schema"/g, (found) => (found.startsWith('--') ? found : quoted));
 }
 
-/** Reads what is installed; null where the schema or its version table is missing. */
+/**
+ * Reads what is installed; null where the schema or its version table is missing.
+ *
+ * @internal
+ */
 export async function installedVersion(
 	client: Pick<PoolClient, 'query'>,
 	schema: string,
@@ -248,6 +252,8 @@ function dollarQuoted(tag: string, text: string): string {
  * Installs or upgrades the schema, in one transaction under an advisory lock of that transaction. Of several processes one installs; the others wait for it and find it done.
  * A database newer than this package is left alone. Throws what PostgreSQL throws, and `LedgerError` where the role may
  * not create the schema.
+ *
+ * @internal
  */
 export async function installSchema(
 	client: Pick<PoolClient, 'query'>,

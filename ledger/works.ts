@@ -60,6 +60,7 @@ export interface OpenClaim {
 export class Works {
 	private readonly schema: string;
 
+	/** @internal */
 	constructor(private readonly connection: LedgerConnection) {
 		this.schema = quotedIdentifier(connection.settings.schema);
 	}

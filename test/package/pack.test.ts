@@ -197,6 +197,38 @@ describe('the packed package, installed as the community nodes panel does', () =
 		expect(packed).toContain(manifest.types);
 	});
 
+	test('a strict TypeScript program compiles against its types, with those of Node.js alone', async () => {
+		const folder = path.join(temporary, 'consumer');
+		mkdirSync(path.join(folder, 'node_modules', '@types'), { recursive: true });
+		for (const [name, target] of [
+			[manifest.name, installed],
+			['@types/node', realpathSync(path.join(checkout, 'node_modules', '@types', 'node'))],
+		]) {
+			symlinkSync(target, path.join(folder, 'node_modules', name), 'junction');
+		}
+		writeFileSync(
+			path.join(folder, 'consumer.ts'),
+			`import { createLedger, identifyByKey } from '${manifest.name}';
+			import { randomUUID } from 'crypto';
+			export async function once(order: string): Promise<unknown> {
+				const ledger = createLedger({ host: 'h', port: 5432, database: 'd', user: 'u', password: 'p' });
+				const { workId, key } = identifyByKey({ kind: 'invoice' }, [{ name: 'order', value: order }]);
+				const token = randomUUID();
+				const [answer] = await ledger.works.claim([{ workId, key, token }], { kind: 'invoice' });
+				if (answer.status === 'claimed') await ledger.works.complete([{ workId, token, result: 1 }]);
+				await ledger.close();
+				return answer.result;
+			}`,
+		);
+		const tsc = path.join(checkout, 'node_modules', 'typescript', 'bin', 'tsc');
+		const compiled = run(
+			process.execPath,
+			[tsc, '--noEmit', '--strict', '--target', 'es2022', '--module', 'commonjs', 'consumer.ts'],
+			{ cwd: folder },
+		).catch((error: { stdout: string }) => error);
+		expect((await compiled).stdout).toBe('');
+	}, 60_000);
+
 	test('nothing else is in it: no sources, no tests, no source maps', () => {
 		const foreign = packed.filter(
 			(file) =>

@@ -406,3 +406,19 @@ describe('what people see', () => {
 		expect(a.key).toBe('https://***@host.example/p');
 	});
 });
+
+test.each(['\u200b', '\u2060\u200b \ufeff'])(
+	'a key of invisible characters is empty: %j',
+	(value) => {
+		expect(() => identifyByKey({ kind: 'k' }, [{ name: 'order', value }])).toThrow(/is empty/);
+	},
+);
+
+test.each(['-', '::', ' / ', '_-_'])(
+	'a key of separators alone is what an expression leaves of missing fields: %j',
+	(value) => {
+		const parts = [{ name: 'Key', value }];
+		expect(() => identifyByKey({ kind: 'k' }, parts, { glued: true })).toThrow(/only separators/);
+		expect(identifyByKey({ kind: 'k' }, parts).key).toBe(value.trim());
+	},
+);

@@ -90,6 +90,21 @@ describe('the same work arrives twice', () => {
 		]);
 	});
 
+	test('case 16: one pressed button in three executions at once is one claim, by its callback_query id', async () => {
+		const kind = stage.newKind();
+		const press = { callback_query: { id: 'cb-77', data: 'approve' } };
+		const runs = await Promise.all(
+			[900, 901, 902].map(
+				async (update_id) =>
+					await stage.run({
+						items: [{ update_id, ...press }],
+						nodes: [claim({ kind, keyFields: 'callback_query.id' })],
+					}),
+			),
+		);
+		expect(runs.flatMap((ran) => Object.keys(left(ran))).sort()).toEqual(['Busy', 'Busy', 'Claimed']);
+	});
+
 	test('case 19: a redelivery a minute later, with another updated_at, is a duplicate', async () => {
 		const kind = stage.newKind();
 		await done(kind, [{ order: 1001, updated_at: '10:00:00' }]);

@@ -269,6 +269,18 @@ describe('Always Output Data stops the workflow where nothing was claimed', () =
 	});
 });
 
+describe('Always Output Data stops the workflow where nothing was completed', () => {
+	test.each(ON_ERROR)('under %s', async (onError) => {
+		const { node, seen } = effect();
+		const ran = await stage.run({
+			items: orders(1),
+			nodes: [complete({}, { onError, alwaysOutputData: true }), node],
+		});
+		expect(seen).toEqual([]);
+		expect(ran.status).toBe('error');
+	});
+});
+
 describe('the setting On Error', () => {
 	test.each([
 		['alone', {}],
@@ -329,7 +341,7 @@ describe('Retry On Fail', () => {
 		['error: "x"', { error: 'x' }],
 		['error: {…}', { error: { message: 'x' } }],
 		['no error', {}],
-	])('case 14: an item with %s is claimed and completed once, its error kept in the field', async (_, more) => {
+	])('case 14, fact S14: an item with %s is claimed and completed once, its error kept in the field', async (_, more) => {
 		const kind = stage.newKind();
 		const ran = await stage.run({
 			items: [{ order: 1, ...more }],
