@@ -114,7 +114,7 @@ describe('a server of few connections, of the test alone', () => {
 			sqlState: '53300',
 			message: expect.stringMatching(/no free connection left.*PgBouncer/),
 		});
-		expect(refusals() - before).toBe(4);
+		expect(refusals() - before).toBe(5);
 		expect(seconds).toBeLessThan(8);
 		await Promise.all(clients.map(async (client) => await client.end()));
 	});
