@@ -17,6 +17,17 @@ import type { LedgerConnection } from './connection';
 import { LedgerError, isLedgerError, mayHaveLanded } from './errors';
 import { isStorableText, readableText, resultText } from './json-text';
 import { quotedIdentifier } from './settings';
+import {
+	CLAIM_COLUMNS,
+	HOLD_COLUMNS,
+	NOTHING_KNOWN,
+	claimAnswer,
+	holdAnswers,
+	inOrder,
+	utc,
+	type ClaimRow,
+	type HoldRow,
+} from './work-answers';
 
 /** A statement carries at most this many works and about this much text. */
 const MAX_CHUNK_ITEMS = 5_000;
@@ -382,120 +393,6 @@ export class Works {
 	}
 }
 
-interface ClaimRow {
-	ord: number;
-	work_id: string;
-	status: ClaimAnswer['status'];
-	state: ClaimAnswer['state'];
-	generation: number;
-	attempt: number;
-	token: string | null;
-	locked_until: string | null;
-	next_attempt_at: string | null;
-	previous_outcome: ClaimAnswer['previousOutcome'];
-	last_error: string | null;
-	result: unknown;
-	external_ref: string | null;
-	completed_at: string | null;
-	owner: ClaimAnswer['owner'];
-	more: {
-		otherWorkflow?: boolean;
-		resultPurged?: boolean;
-		late?: boolean;
-		mismatch?: string[];
-	};
-}
-
-// to_json writes times in ISO whatever the session's date style is
-const CLAIM_COLUMNS = `ord, work_id, status, state, generation, attempt, token, to_json(locked_until) as locked_until,
-	to_json(next_attempt_at) as next_attempt_at, previous_outcome, last_error, result, external_ref,
-	to_json(completed_at) as completed_at, owner, more`;
-
-function claimAnswer(row: ClaimRow): ClaimAnswer {
-	return {
-		workId: row.work_id,
-		status: row.status,
-		state: row.state,
-		generation: row.generation,
-		attempt: row.attempt,
-		token: row.token,
-		lockedUntil: utc(row.locked_until),
-		nextAttemptAt: utc(row.next_attempt_at),
-		previousOutcome: row.previous_outcome,
-		lastError: row.last_error,
-		result: row.result,
-		externalRef: row.external_ref,
-		completedAt: utc(row.completed_at),
-		owner: row.owner,
-		otherWorkflow: row.more.otherWorkflow ?? false,
-		resultPurged: row.more.resultPurged ?? false,
-		late: row.more.late ?? false,
-		mismatch: row.more.mismatch ?? [],
-	};
-}
-
-interface HoldRow {
-	ord: number;
-	work_id: string;
-	status: HoldAnswer['status'];
-	state: HoldAnswer['state'];
-	generation: number | null;
-	attempt: number | null;
-	locked_until: string | null;
-	next_attempt_at: string | null;
-	result: unknown;
-	external_ref: string | null;
-	completed_at: string | null;
-	last_error: string | null;
-	more: {
-		late?: boolean;
-		repeated?: boolean;
-		differs?: string[];
-		reason?: string;
-		key?: string;
-		kind?: string;
-	};
-}
-
-const HOLD_COLUMNS = `ord, work_id, status, state, generation, attempt, to_json(locked_until) as locked_until,
-	to_json(next_attempt_at) as next_attempt_at, result, external_ref, to_json(completed_at) as completed_at,
-	last_error, more`;
-
-function holdAnswers(rows: HoldRow[], expected: number): HoldAnswer[] {
-	return inOrder(rows, expected).map((row) => ({
-		workId: row.work_id,
-		status: row.status,
-		state: row.state,
-		generation: row.generation,
-		attempt: row.attempt,
-		lockedUntil: utc(row.locked_until),
-		nextAttemptAt: utc(row.next_attempt_at),
-		result: row.result,
-		externalRef: row.external_ref,
-		completedAt: utc(row.completed_at),
-		lastError: row.last_error,
-		late: row.more.late ?? false,
-		repeated: row.more.repeated ?? false,
-		differs: row.more.differs ?? [],
-		reason: row.more.reason ?? null,
-		warnings: [],
-		key: row.more.key ?? null,
-		kind: row.more.kind ?? null,
-	}));
-}
-
-/** Fails closed: an answer that is missing must not be taken for a claim. */
-function inOrder<Row extends { ord: number }>(rows: Row[], expected: number): Row[] {
-	if (rows.length !== expected) {
-		throw new LedgerError(
-			'unknown',
-			`The ledger answered ${rows.length} of ${expected} works.`,
-			"Check that the functions in the schema are this package's own.",
-		);
-	}
-	return rows.sort((a, b) => a.ord - b.ord);
-}
-
 function claimOptions(policy: ClaimPolicy): string {
 	for (const name of [
 		'leaseSeconds',
@@ -568,24 +465,6 @@ function referenceProblem(reference: unknown): string | null {
 		: null;
 }
 
-const NOTHING_KNOWN: Omit<HoldAnswer, 'workId' | 'status' | 'reason'> = {
-	state: null,
-	generation: null,
-	attempt: null,
-	lockedUntil: null,
-	nextAttemptAt: null,
-	result: null,
-	externalRef: null,
-	completedAt: null,
-	lastError: null,
-	late: false,
-	repeated: false,
-	differs: [],
-	warnings: [],
-	key: null,
-	kind: null,
-};
-
 function isHeldByCaller(answer: ClaimAnswer, caller: Caller = {}): boolean {
 	const holder = answer.owner?.execution;
 	if (holder === undefined || answer.owner?.instance !== caller.instance) return false;
@@ -616,8 +495,4 @@ function* chunks<Item>(
 
 function column<Item, Name extends keyof Item>(items: Item[], name: Name): Array<Item[Name]> {
 	return items.map((item) => item[name]);
-}
-
-function utc(time: string | null): string | null {
-	return time === null ? null : new Date(time).toISOString();
 }

@@ -16,6 +16,7 @@ import {
 	nodeError,
 	onErrorOf,
 	refuseEmptyFirstOutput,
+	type OnError,
 } from '../execution/failing-closed';
 import { Parameters } from '../execution/parameters';
 import {
@@ -56,110 +57,121 @@ export class CompleteWork implements INodeType {
 
 	async execute(this: IExecuteFunctions): Promise<INodeExecutionData[][]> {
 		const items = this.getInputData();
-		const onError = onErrorOf(this);
 		const parameters = new Parameters(this);
-		const operation = parameters.read<Operation>('operation', 0, 'complete');
-		const caller = callerOf(this);
-		const placed: Array<{ output: number; item: INodeExecutionData }> = [];
-		const problems: Array<{ itemIndex: number; message: string }> = [];
-
-		const place = (itemIndex: number, output: number, field: string, value: IDataObject) => {
-			placed[itemIndex] = { output, item: withField(items[itemIndex], itemIndex, field, value) };
-		};
-		const placeProblem = (itemIndex: number, field: string, message: string, status = 'error') => {
-			problems.push({ itemIndex, message });
-			if (onError === 'errorOutput') {
-				placed[itemIndex] = {
-					output: OUTPUT.notOwner,
-					item: errorOutputItem(itemIndex, items[itemIndex], message, {
-						[field]: { status, message },
-					}),
-				};
-				return;
-			}
-			// the claim stays on the item: it may come back when the cause is mended
-			const { json } = items[itemIndex];
-			const own = asWorkField(json[field]);
-			if (status === 'error' && own !== null && isOpenClaim(own)) {
-				place(itemIndex, OUTPUT.notOwner, field, { ...own, status, message });
-			} else {
-				place(itemIndex, OUTPUT.notOwner, freeFieldName(json, field), { status, message });
-			}
-		};
-
-		let ledger: Ledger | null = null;
-		try {
-			ledger = await ledgerOf(this);
-		} catch (error) {
-			items.forEach((_, i) => placeProblem(i, fieldOf(parameters, i), messageOf(error)));
-		}
-
-		const settlements: Settlement[] = [];
-		const search = ledger === null ? null : new ClaimSearch(this, ledger);
-		for (let i = 0; i < items.length && ledger !== null && search !== null; i++) {
-			let field = DEFAULT_FIELD;
-			try {
-				const named = parameters.option<string>('field', i, DEFAULT_FIELD);
-				const nameProblem = fieldNameProblem(named);
-				if (nameProblem !== null) {
-					placeProblem(i, field, nameProblem);
-					continue;
-				}
-				field = named;
-				if (operation === 'failByExecution') {
-					const outcome = await failByExecution(
-						ledger.works,
-						items[i].json,
-						parameters.text('executionId', i),
-						this.getInstanceId(),
-						caller,
-					);
-					place(i, OUTPUT.completed, field, outcome);
-					continue;
-				}
-				const found = await search.find(items[i], i, {
-					field,
-					token: optionText(parameters, 'token', i),
-					workId: optionText(parameters, 'workId', i),
-				});
-				if ('problem' in found) {
-					placeProblem(i, field, found.problem, 'refused');
-					continue;
-				}
-				const settlement = readSettlement(operation, parameters, items[i], i, field);
-				for (const claim of found.claims) settlements.push({ ...settlement, claim });
-			} catch (error) {
-				placeProblem(i, field, messageOf(error));
-			}
-		}
-
-		if (ledger !== null && settlements.length > 0) {
-			try {
-				const answers = await settle(ledger.works, operation, settlements, caller);
-				for (const [itemIndex, own] of byItem(settlements, answers)) {
-					const { field } = own[0].settlement;
-					const value = settledField(operation, own, asWorkField(items[itemIndex].json[field]));
-					place(
-						itemIndex,
-						own.every(({ answer }) => isAccepted(answer)) ? OUTPUT.completed : OUTPUT.notOwner,
-						field,
-						value,
-					);
-				}
-			} catch (error) {
-				const fields = new Map(settlements.map(({ itemIndex, field }) => [itemIndex, field]));
-				for (const [itemIndex, field] of fields) {
-					placeProblem(itemIndex, field, messageOf(error));
-				}
-			}
-		}
+		const placement = new Placement(items, onErrorOf(this));
+		const ledger = await ledgerOf(this).catch((error: unknown) => {
+			items.forEach((_, i) => placement.problem(i, fieldOf(parameters, i), messageOf(error)));
+			return null;
+		});
+		if (ledger !== null) await settleItems(this, ledger, parameters, placement);
 
 		// what could be settled is settled: an effect that landed must be on record even if another item has a problem
-		if (problems.length > 0 && onError === 'stop') throw problemError(this, problems, items.length);
-		const outputs: INodeExecutionData[][] = OUTPUT_NAMES.map(() => []);
-		for (const { output, item } of placed) outputs[output].push(item);
+		if (placement.problems.length > 0 && onErrorOf(this) === 'stop') {
+			throw problemError(this, placement.problems, items.length);
+		}
+		const outputs = placement.outputs();
 		const empty = refuseEmptyFirstOutput(this, outputs, OUTPUT_NAMES[OUTPUT.completed]);
 		if (empty !== null) throw empty;
+		return outputs;
+	}
+}
+
+/** Finds the claim of each item and settles them all in one call; each item is placed with its answer or its problem. */
+async function settleItems(
+	context: IExecuteFunctions,
+	{ works }: Ledger,
+	parameters: Parameters,
+	placement: Placement,
+): Promise<void> {
+	const items = context.getInputData();
+	const operation = parameters.read<Operation>('operation', 0, 'complete');
+	const caller = callerOf(context);
+	const search = new ClaimSearch(context, works);
+	const settlements: Settlement[] = [];
+	for (const [i, item] of items.entries()) {
+		let field = DEFAULT_FIELD;
+		try {
+			const named = parameters.option<string>('field', i, DEFAULT_FIELD);
+			const nameProblem = fieldNameProblem(named);
+			if (nameProblem !== null) {
+				placement.problem(i, field, nameProblem);
+				continue;
+			}
+			field = named;
+			if (operation === 'failByExecution') {
+				const execution = parameters.text('executionId', i);
+				const instance = context.getInstanceId();
+				const outcome = await failByExecution(works, item.json, execution, instance, caller);
+				placement.place(i, OUTPUT.completed, field, outcome);
+				continue;
+			}
+			const found = await search.find(item, i, {
+				field,
+				token: optionText(parameters, 'token', i),
+				workId: optionText(parameters, 'workId', i),
+			});
+			if ('problem' in found) {
+				placement.problem(i, field, found.problem, 'refused');
+				continue;
+			}
+			const settlement = readSettlement(operation, parameters, item, i, field);
+			for (const claim of found.claims) settlements.push({ ...settlement, claim });
+		} catch (error) {
+			placement.problem(i, field, messageOf(error));
+		}
+	}
+	if (settlements.length === 0) return;
+
+	try {
+		const answers = await settle(works, operation, settlements, caller);
+		for (const [i, own] of byItem(settlements, answers)) {
+			const { field } = own[0].settlement;
+			const accepted = own.every(({ answer }) => isAccepted(answer));
+			const value = settledField(operation, own, asWorkField(items[i].json[field]));
+			placement.place(i, accepted ? OUTPUT.completed : OUTPUT.notOwner, field, value);
+		}
+	} catch (error) {
+		const fields = new Map(settlements.map(({ itemIndex, field }) => [itemIndex, field]));
+		for (const [i, field] of fields) placement.problem(i, field, messageOf(error));
+	}
+}
+
+/** Where each item leaves, in the order of the input. */
+class Placement {
+	readonly problems: Array<{ itemIndex: number; message: string }> = [];
+	private readonly placed: Array<{ output: number; item: INodeExecutionData }> = [];
+
+	constructor(
+		private readonly items: INodeExecutionData[],
+		private readonly onError: OnError,
+	) {}
+
+	place(itemIndex: number, output: number, field: string, value: IDataObject): void {
+		const item = withField(this.items[itemIndex], itemIndex, field, value);
+		this.placed[itemIndex] = { output, item };
+	}
+
+	problem(itemIndex: number, field: string, message: string, status = 'error'): void {
+		this.problems.push({ itemIndex, message });
+		const input = this.items[itemIndex];
+		if (this.onError === 'errorOutput') {
+			const item = errorOutputItem(itemIndex, input, message, { [field]: { status, message } });
+			this.placed[itemIndex] = { output: OUTPUT.notOwner, item };
+			return;
+		}
+		// the claim stays on the item: it may come back when the cause is mended
+		const own = asWorkField(input.json[field]);
+		if (status === 'error' && own !== null && isOpenClaim(own)) {
+			this.place(itemIndex, OUTPUT.notOwner, field, { ...own, status, message });
+		} else {
+			const free = freeFieldName(input.json, field);
+			this.place(itemIndex, OUTPUT.notOwner, free, { status, message });
+		}
+	}
+
+	outputs(): INodeExecutionData[][] {
+		const outputs: INodeExecutionData[][] = OUTPUT_NAMES.map(() => []);
+		for (const { output, item } of this.placed) outputs[output].push(item);
 		return outputs;
 	}
 }

@@ -1,6 +1,6 @@
 import type { IDataObject, IExecuteFunctions, INodeExecutionData } from 'n8n-workflow';
 
-import { isOwnField, readField, resultText, type Ledger, type OpenClaim } from '../../ledger';
+import { isOwnField, readField, resultText, type OpenClaim, type Works } from '../../ledger';
 import {
 	answerStatus,
 	asWorkField,
@@ -58,7 +58,7 @@ export class ClaimSearch {
 
 	constructor(
 		private readonly context: IExecuteFunctions,
-		private readonly ledger: Ledger,
+		private readonly works: Works,
 	) {}
 
 	async find(input: INodeExecutionData, itemIndex: number, given: GivenClaim): Promise<Search> {
@@ -257,7 +257,7 @@ export class ClaimSearch {
 		this.openClaim ??= (async () => {
 			const execution = this.context.getExecutionId();
 			if (execution === undefined || execution === '') return null;
-			const open = await this.ledger.works.openClaims(this.context.getInstanceId(), execution, 2);
+			const open = await this.works.openClaims(this.context.getInstanceId(), execution, 2);
 			return open.length === 1 ? open[0] : null;
 		})();
 		return await this.openClaim;
