@@ -110,7 +110,10 @@ describe('200 orders, each delivered twice 0 to 155 ms apart', () => {
 test('an order without an id is refused and creates no invoice (case 101)', async () => {
 	await importExample();
 	const answer = await n8n.webhook('invoice-from-order', { amount: 20 });
-	expect(answer.status).toBe(500);
+	expect(answer).toMatchObject({
+		status: 422,
+		body: { status: 'refused', reason: expect.stringContaining('body.order_id') },
+	});
 	expect(await invoiceServer.invoices('undefined')).toEqual([]);
 	const refused = await queryLedger(
 		`select key from :schema.work_log where kind = 'invoice' and (key is null or key in ('', 'undefined'))`,
