@@ -1,0 +1,56 @@
+import type { IDataObject } from 'n8n-workflow';
+
+import { shownFor, type LedgerOperation } from '../operation';
+import { standing, story } from '../story';
+import { readWorkId } from '../which-work';
+
+export const explain: LedgerOperation = {
+	option: {
+		name: 'Explain',
+		value: 'explain',
+		action: 'Explain a work',
+		description: 'State, owner and whole history of one work, in words: why was this a duplicate?',
+	},
+	properties: [
+		{
+			displayName: 'History Rows',
+			name: 'historyLimit',
+			type: 'number',
+			typeOptions: { minValue: 1, maxValue: 1000 },
+			default: 200,
+			description: 'How many of its newest decisions to show',
+			...shownFor('explain'),
+		},
+	],
+	async run(call) {
+		const workId = readWorkId(call);
+		const limit = call.parameters.read<number>('historyLimit', call.itemIndex, 200);
+		const explanation = await call.admin.explain(workId, limit);
+		if (explanation === null) {
+			return [
+				{
+					workId,
+					found: false,
+					summary: 'The ledger has never seen this work.',
+					story: [],
+					history: [],
+				},
+			];
+		}
+		const { work, history, more } = explanation;
+		return [
+			{
+				workId,
+				found: true,
+				summary:
+					work === null
+						? 'The work is gone, its history is not.'
+						: `This work is ${standing(work)}`,
+				story: story(explanation),
+				work: work as unknown as IDataObject,
+				history: history as unknown as IDataObject[],
+				olderHistory: more,
+			},
+		];
+	},
+};
