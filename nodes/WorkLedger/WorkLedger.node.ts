@@ -11,6 +11,7 @@ import { callerOf } from '../execution/caller';
 import { ledgerOf, testLedger } from '../execution/credential';
 import { errorOutputItem, isTool, nodeError, onErrorOf } from '../execution/failing-closed';
 import { Parameters } from '../execution/parameters';
+import { earlierTries } from './earlier-tries';
 import { OPERATIONS, chosenOperation } from './operations';
 import { whichWork } from './which-work';
 
@@ -59,18 +60,20 @@ export class WorkLedger implements INodeType {
 		const onError = onErrorOf(this);
 		const parameters = new Parameters(this);
 		const caller = callerOf(this);
+		const answered = earlierTries(this);
 		const left: INodeExecutionData[] = [];
 		for (const [itemIndex, item] of items.entries()) {
 			try {
-				const operation = chosenOperation(parameters, itemIndex);
-				const { admin } = await ledgerOf(this);
-				const call = { context: this, admin, parameters, itemIndex, json: item.json, caller };
-				for (const json of await operation.run(call)) {
-					left.push({
-						json: isTool(this) ? forAgent(json) : json,
-						pairedItem: { item: itemIndex },
-					});
+				let answer = answered.get(itemIndex);
+				if (answer === undefined) {
+					const operation = chosenOperation(parameters, itemIndex);
+					const { admin } = await ledgerOf(this);
+					const call = { context: this, admin, parameters, itemIndex, json: item.json, caller };
+					answer = await operation.run(call);
+					answered.set(itemIndex, answer);
 				}
+				const leaving = isTool(this) ? forAgent(answer) : answer;
+				left.push(...leaving.map((json) => ({ json, pairedItem: { item: itemIndex } })));
 			} catch (error) {
 				const message = error instanceof Error ? error.message : String(error);
 				if (isTool(this))
@@ -85,7 +88,11 @@ export class WorkLedger implements INodeType {
 	}
 }
 
-/** One text that a model can read, beside the data. */
-function forAgent(json: IDataObject): IDataObject {
-	return { response: String(json.summary ?? json.message ?? JSON.stringify(json)), ...json };
+/** One text that a model can read, beside the data. Without any item the agent would get no answer at all. */
+function forAgent(answer: IDataObject[]): IDataObject[] {
+	if (answer.length === 0) return [{ response: 'The ledger holds nothing like that.' }];
+	return answer.map((json) => ({
+		response: String(json.summary ?? json.message ?? JSON.stringify(json)),
+		...json,
+	}));
 }

@@ -15,7 +15,7 @@ export function standing(work: WorkReport): string {
 	switch (work.state) {
 		case 'running':
 			return work.lapsed
-				? `its lease ended at ${work.lockedUntil} without a report${by}; the next claim or sweep settles it.`
+				? `running${by}, but its lease ended at ${work.lockedUntil} without a report; the next claim or sweep settles it.`
 				: `running${by}, attempt ${work.attempt} of ${work.maxAttempts}; its lease ends at ${work.lockedUntil}.`;
 		case 'done':
 			return `done at ${work.completedAt}${by}${work.externalRef === null ? '' : `, reference ${work.externalRef}`}${work.resultPurged ? '; its result was purged' : ''}.`;
@@ -24,7 +24,7 @@ export function standing(work: WorkReport): string {
 		case 'held':
 			return `held: ${work.lastError ?? 'nobody knows whether the effect landed'}. Resolve it: did it land?`;
 		case 'dead':
-			return `dead after ${work.attempt} attempts: ${work.lastError ?? 'no reason given'}. Mend the cause, then replay it.`;
+			return `dead after ${work.attempt} ${work.attempt === 1 ? 'attempt' : 'attempts'}: ${work.lastError ?? 'no reason given'}. Mend the cause, then replay it.`;
 	}
 }
 

@@ -1,5 +1,6 @@
 import type { IDataObject } from 'n8n-workflow';
 
+import { readNumber } from '../number';
 import { shownFor, type LedgerOperation } from '../operation';
 import { standing, story } from '../story';
 import { readWorkId } from '../which-work';
@@ -24,7 +25,12 @@ export const explain: LedgerOperation = {
 	],
 	async run(call) {
 		const workId = readWorkId(call);
-		const limit = call.parameters.read<number>('historyLimit', call.itemIndex, 200);
+		const limit = readNumber(call.parameters, call.itemIndex, 'historyLimit', {
+			label: 'History Rows',
+			least: 1,
+			most: 1000,
+			whole: true,
+		});
 		const explanation = await call.admin.explain(workId, limit);
 		if (explanation === null) {
 			return [

@@ -1,6 +1,7 @@
 import type { IDataObject } from 'n8n-workflow';
 
 import type { WorkFilter, WorkState } from '../../../ledger';
+import { checkedNumber, readNumber } from '../number';
 import { shownFor, type LedgerOperation } from '../operation';
 import { standing } from '../story';
 
@@ -82,16 +83,19 @@ export const list: LedgerOperation = {
 	async run({ admin, parameters, itemIndex }) {
 		const given = parameters.read<IDataObject>('filters', itemIndex, {});
 		const states = parameters.read<WorkState[]>('states', itemIndex, []);
-		const limit = Number(parameters.read<unknown>('limit', itemIndex, 50));
-		if (!Number.isInteger(limit) || limit < 1 || limit > 100_000) {
-			throw new Error(`Limit must be a whole number from 1 to 100000, not ${String(limit)}.`);
-		}
-		const hours = given.olderThanHours === undefined ? undefined : Number(given.olderThanHours);
-		if (hours !== undefined && !(hours >= 0 && hours <= 880_000)) {
-			throw new Error(
-				`Not Changed for (Hours) must be from 0 to 880000, not ${String(given.olderThanHours)}.`,
-			);
-		}
+		const limit = readNumber(parameters, itemIndex, 'limit', {
+			label: 'Limit',
+			least: 1,
+			most: 100_000,
+			whole: true,
+		});
+		const hours = Object.hasOwn(given, 'olderThanHours')
+			? checkedNumber(given.olderThanHours, {
+					label: 'Not Changed for (Hours)',
+					least: 0,
+					most: 880_000,
+				})
+			: undefined;
 		const text = (name: string) =>
 			given[name] === undefined || given[name] === '' ? undefined : String(given[name]);
 		const filter: WorkFilter = {

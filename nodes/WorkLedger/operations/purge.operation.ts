@@ -1,3 +1,4 @@
+import { readNumber } from '../number';
 import { shownFor, type LedgerOperation } from '../operation';
 
 const DAY_SECONDS = 86_400;
@@ -58,19 +59,22 @@ export const purge: LedgerOperation = {
 		},
 	],
 	async run({ admin, parameters, itemIndex, caller }) {
-		const number = (name: string, label: string, least: number, most: number) => {
-			const given = parameters.read<unknown>(name, itemIndex, 0);
-			const value = typeof given === 'string' && given.trim() === '' ? NaN : Number(given);
-			if (!(value >= least && value <= most)) {
-				throw new Error(
-					`${label} must be from ${least} to ${most}, not ${String(given).slice(0, 50)}. Nothing was purged.`,
-				);
-			}
-			return value;
-		};
-		const days = number('olderThanDays', 'Older Than (Days)', 0, 36_500);
-		const logDays = number('logDays', 'Decision Log Older Than (Days)', 0, 36_500);
-		const atMost = number('atMost', 'At Most (Rows)', 1, 100_000_000);
+		const days = readNumber(parameters, itemIndex, 'olderThanDays', {
+			label: 'Older Than (Days)',
+			least: 0,
+			most: 36_500,
+		});
+		const logDays = readNumber(parameters, itemIndex, 'logDays', {
+			label: 'Decision Log Older Than (Days)',
+			least: 0,
+			most: 36_500,
+		});
+		const atMost = readNumber(parameters, itemIndex, 'atMost', {
+			label: 'At Most (Rows)',
+			least: 1,
+			most: 100_000_000,
+			whole: true,
+		});
 		const dead = parameters.read<boolean>('dead', itemIndex, false) === true;
 		const keepStub = parameters.read<boolean>('keepStub', itemIndex, true) !== false;
 		const works = await admin.purge(

@@ -48,7 +48,11 @@ export const resolve: LedgerOperation = {
 	async run(call) {
 		const { admin, parameters, itemIndex, caller } = call;
 		const workId = readWorkId(call);
-		if (parameters.read<string>('landed', itemIndex, 'yes') === 'no') {
+		const landed = parameters.read<unknown>('landed', itemIndex, undefined);
+		if (landed !== 'yes' && landed !== 'no') {
+			throw new Error('"Did the Effect Land?" must be yes or no. Choose it anew.');
+		}
+		if (landed === 'no') {
 			return outcome(
 				await admin.resolve([workId], { landed: false }, caller),
 				'It did not land: due now.',

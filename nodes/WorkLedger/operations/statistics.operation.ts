@@ -1,5 +1,6 @@
 import type { IDataObject } from 'n8n-workflow';
 
+import { readNumber } from '../number';
 import { shownFor, type LedgerOperation } from '../operation';
 
 export const statistics: LedgerOperation = {
@@ -29,12 +30,11 @@ export const statistics: LedgerOperation = {
 		},
 	],
 	async run({ admin, parameters, itemIndex }) {
-		const hours = Number(parameters.read<unknown>('sinceHours', itemIndex, 24));
-		if (!(hours >= 0 && hours <= 880_000)) {
-			throw new Error(
-				`Decisions of the Last (Hours) must be from 0 to 880000, not ${String(hours)}.`,
-			);
-		}
+		const hours = readNumber(parameters, itemIndex, 'sinceHours', {
+			label: 'Decisions of the Last (Hours)',
+			least: 0,
+			most: 880_000,
+		});
 		const kind = parameters.text('statisticsKind', itemIndex).trim() || null;
 		const { works, decisions } = await admin.statistics(kind, hours * 3600);
 		const sum = decisions
