@@ -31,6 +31,12 @@ begin
 				where d.work_id = r.work_id and d.event = 'claim' and d.outcome = 'claimed'
 					and d.fired ->> 'mode' is distinct from 'manual'
 			) then 'not every attempt was a manual one: its effect is real business'
+			-- retention may have taken the row that says who began it
+			when not exists (
+				select 1 from decision_log d
+				where d.work_id = r.work_id and d.event = 'claim' and d.outcome = 'claimed'
+					and d.generation = 1 and d.attempt = 1 and d.at >= w.created_at
+			) then 'its first claim is no longer in the decision log: nobody can tell that every attempt was a manual one'
 		end;
 		if v_refusal is not null then
 			return query select * from hold_reply(r.ord::integer - 1, r.work_id, w, 'refused', jsonb_build_object('reason', v_refusal));

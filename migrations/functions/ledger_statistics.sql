@@ -2,10 +2,14 @@
 -- {"works": […], "decisions": [{kind, event, outcome, count}, …], "sinceSeconds": n}. kind null: all. Counts are text.
 create or replace function :"schema".ledger_statistics(p_kind text, p_since_s double precision)
 returns json
-language sql stable security definer
+language plpgsql stable security definer
 set search_path = :"schema", pg_temp
 as $$
-	select json_build_object(
+begin
+	if not (p_since_s between 0 and 3.2e9) then
+		raise exception 'since_s must be from 0 to 3.2e9, not %', p_since_s using errcode = '22023';
+	end if;
+	return json_build_object(
 		'works', coalesce((
 			select json_agg(json_build_object('kind', s.kind, 'state', s.state, 'count', s.count::text,
 				'oldestAt', utc(s.oldest), 'lapsed', s.lapsed::text) order by s.kind, s.state)
@@ -28,5 +32,6 @@ as $$
 				group by w.kind, d.event, d.outcome
 			) s), '[]'),
 		'sinceSeconds', coalesce(p_since_s, 86400)
-	)
+	);
+end
 $$;

@@ -18,14 +18,25 @@ begin
 		raise exception 'unknown filter: %', (select string_agg(k, ', ') from jsonb_object_keys(p_filter) k
 			where k <> all ('{states,kind,runId,text,olderThan,execution}')) using errcode = '22023';
 	end if;
+	if exists (select 1 from jsonb_array_elements_text(coalesce(p_filter -> 'states', '[]')) s
+			where s <> all ('{running,done,failed,dead,held}')) then
+		raise exception 'states must be of running, done, failed, dead and held, not %', p_filter -> 'states'
+			using errcode = '22023';
+	end if;
+	if not ((p_filter ->> 'olderThan')::double precision between 0 and 3.2e9) then
+		raise exception 'olderThan must be from 0 to 3.2e9 seconds, not %', p_filter ->> 'olderThan' using errcode = '22023';
+	end if;
 	if p_cursor is not null then
+		-- checked before the cast: "now" and "tomorrow" are times too
 		begin
-			v_at := split_part(p_cursor, ' ', 1)::timestamptz;
-			v_id := split_part(p_cursor, ' ', 2);
+			if p_cursor ~ '^\d{4,6}-\d\d-\d\dT[\d:.]+Z [0-9a-f]{64}$' then
+				v_at := split_part(p_cursor, ' ', 1)::timestamptz;
+				v_id := split_part(p_cursor, ' ', 2);
+			end if;
 		exception when others then
-			v_id := '';
+			v_id := null;
 		end;
-		if v_id = '' or v_at is null then
+		if v_id is null or v_at is null then
 			raise exception 'the cursor is not one that list gave' using errcode = '22023', hint = 'Begin without a cursor.';
 		end if;
 	end if;

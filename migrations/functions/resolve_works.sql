@@ -46,7 +46,7 @@ begin
 		v_before := w;
 		v_now := clock_timestamp();
 		update work_log set
-			state = 'done', result = p_result, external_ref = coalesce(nullif(p_external_ref, ''), external_ref),
+			state = 'done', result = p_result, result_hash = null, stub = false, external_ref = coalesce(nullif(p_external_ref, ''), external_ref),
 			next_attempt_at = null, payload = null, completed_at = v_now, last_done_at = v_now,
 			outcome_known = true, settled_by = 'person', prior = null, prior_result = null, updated_at = v_now
 		where work_id = r.work_id
