@@ -35,7 +35,8 @@ begin
 			when not exists (
 				select 1 from decision_log d
 				where d.work_id = r.work_id and d.event = 'claim' and d.outcome = 'claimed'
-					and d.generation = 1 and d.attempt = 1 and d.at >= w.created_at
+					-- the claim that began it found nothing; one after a replay is attempt 1 too, but found the work
+					and not d.checked ? 'found' and d.at >= w.created_at
 			) then 'its first claim is no longer in the decision log: nobody can tell that every attempt was a manual one'
 		end;
 		if v_refusal is not null then

@@ -20,6 +20,8 @@ begin
 	if p_older_than_s is null or not (p_older_than_s >= 0 and p_older_than_s <= 3.2e9) then
 		raise exception 'older_than_s must be from 0 to 3.2e9, not %', coalesce(p_older_than_s::text, 'null') using errcode = '22023';
 	end if;
+	-- null must not delete
+	p_stub := coalesce(p_stub, true);
 	if not (coalesce(p_batch, 0) between 1 and 10000) then
 		raise exception 'batch must be from 1 to 10000, not %', coalesce(p_batch::text, 'null') using errcode = '22023';
 	end if;

@@ -32,7 +32,8 @@ begin
 			return query select * from hold_reply(r.ord::integer - 1, r.work_id, w, 'refused', jsonb_build_object('reason',
 				case w.state
 					when 'failed' then 'it failed and is known not to have landed: replay it, or wait for its next attempt'
-					when 'running' then 'it is running until ' || utc(w.locked_until)
+					when 'running' then case when w.locked_until > clock_timestamp() then 'it is running until ' || utc(w.locked_until)
+						else 'its lease ended without a report: the next claim or sweep settles it, then it can be resolved' end
 					else 'it is done already' end));
 			continue;
 		end if;

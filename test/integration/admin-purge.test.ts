@@ -75,6 +75,12 @@ describe('what is purged', () => {
 		expect(await purge()).toBe(1);
 	});
 
+	test('keeps what "forever" needs where a caller leaves that open', async () => {
+		const item = await old('done');
+		await stage.query(`select idempotency.purge_works('{done}', 0, 10, null, '{}')`);
+		expect(await stage.row(item)).toMatchObject({ state: 'done', stub: true });
+	});
+
 	test('says in the decision log who purged it, and the history before it stays', async () => {
 		const item = await old('done');
 		await purge();

@@ -160,6 +160,27 @@ describe('running work', () => {
 		expect(await stage.complete(item)).toMatchObject({ status: 'completed', late: false });
 	});
 
+	test('with a reference recorded is not replayed, nor by force: its effect has landed', async () => {
+		const item = await stage.workThatIs('running');
+		await stage.record(item, 'inv_1');
+		for (const how of [{}, { force: true }]) {
+			expect(await replay(item, how)).toMatchObject({
+				status: 'refused',
+				reason: expect.stringContaining('inv_1'),
+			});
+		}
+		expect(await stage.complete(item)).toMatchObject({ status: 'completed', externalRef: 'inv_1' });
+	});
+
+	test('whose lease ended is said to be so, not to be running until a time that has passed', async () => {
+		const item = await stage.workThatIs('running');
+		await stage.elapse(item);
+		expect(await replay(item)).toMatchObject({
+			status: 'refused',
+			reason: expect.stringContaining('its lease ended without a report'),
+		});
+	});
+
 	test('by force is due, its outcome unknown, its owner fenced', async () => {
 		const item = await stage.claimed({ ...newWork(), payload: '{"order":1}' });
 		expect(await replay(item, { force: true })).toMatchObject({

@@ -306,6 +306,21 @@ describe('forget a test run', () => {
 		});
 	});
 
+	test('refuses where that claim was purged and a replay made the manual one attempt 1 again', async () => {
+		const item = await stage.claimed(newWork(), from({ mode: 'webhook' }));
+		await stage.fail(item, { permanent: true });
+		await stage.query(
+			`update idempotency.decision_log set at = at - interval '1 year' where work_id = $1`,
+			[item.workId],
+		);
+		await stage.ledger.admin.purgeDecisions(86_400 * 30, 1_000_000);
+		await stage.ledger.admin.replay([item.workId]);
+		const retried = await stage.claimed(again(item), manual);
+		expect((await stage.row(retried)).attempt).toBe(1);
+		await stage.complete(retried);
+		expect(await forget(item)).toMatchObject({ status: 'refused' });
+	});
+
 	test('refuses under a live lease', async () => {
 		const item = await stage.workThatIs('running', manual);
 		expect(await forget(item)).toMatchObject({
