@@ -144,6 +144,12 @@ export type HoldStatus =
 	| 'recorded'
 	| 'extended'
 	| 'released'
+	/** By a person: due now. */
+	| 'replayed'
+	/** By a person: it landed, or it did not. */
+	| 'resolved'
+	/** By a person: the test run is gone. */
+	| 'forgotten'
 	/** The token is the owner's, but the work is past this operation; `reason` says why. */
 	| 'refused'
 	/** Somebody else owns the work now; nothing was written to it, all that was offered is in the decision log. */
@@ -174,6 +180,86 @@ export interface HoldAnswer {
 	warnings: string[];
 	key: string | null;
 	kind: string | null;
+	/** Due, but without stored data to hand out: it is done when it is delivered again. */
+	waitsForDelivery: boolean;
+}
+
+/** A work as the ledger shows it to people. Times are UTC ISO text. */
+export interface WorkReport {
+	workId: string;
+	kind: string;
+	version: string;
+	key: string | null;
+	state: WorkState;
+	generation: number;
+	/** 0: made due by a person and not claimed since. */
+	attempt: number;
+	maxAttempts: number;
+	onLapse: OnLapse;
+	window: ClaimWindow['mode'];
+	lockedUntil: string | null;
+	/** Running, but its lease has ended: the next claim or sweep settles it. */
+	lapsed: boolean;
+	nextAttemptAt: string | null;
+	outcomeKnown: boolean;
+	settledBy: 'owner' | 'lapse' | 'execution' | 'reference' | 'person' | null;
+	lastError: string | null;
+	externalRef: string | null;
+	decisionKey: string | null;
+	result: unknown;
+	resultPurged: boolean;
+	payload: unknown;
+	owner: Caller & { claimedAt?: string };
+	createdAt: string;
+	firstStartedAt: string;
+	claimedAt: string;
+	updatedAt: string;
+	completedAt: string | null;
+	lastDoneAt: string | null;
+}
+
+/** A row of the decision log. */
+export interface Decision {
+	at: string;
+	event: string;
+	outcome: string;
+	generation: number | null;
+	attempt: number | null;
+	token: string | null;
+	/** Who asked, in the spelling of SQL (`workflow_name`). */
+	fired: Record<string, string> | null;
+	checked: Record<string, unknown> | null;
+	detail: Record<string, unknown> | null;
+	result: unknown;
+	externalRef: string | null;
+}
+
+export interface Explanation {
+	/** null: the work is gone (released, forgotten, purged), but its history is not. */
+	work: WorkReport | null;
+	/** Oldest first. */
+	history: Decision[];
+	/** There is older history than this. */
+	more: boolean;
+}
+
+export interface WorkFilter {
+	states?: WorkState[];
+	kind?: string;
+	runId?: string;
+	/** Part of the readable key, in any case. */
+	text?: string;
+	execution?: string;
+	/** Seconds since the last change. */
+	olderThanSeconds?: number;
+}
+
+export interface LedgerStatistics {
+	/** Counts are text: they may exceed what a number holds exactly. */
+	works: Array<{ kind: string; state: WorkState; count: string; oldestAt: string; lapsed: string }>;
+	/** What was decided in the time asked for; kind is null where the work is gone. */
+	decisions: Array<{ kind: string | null; event: string; outcome: string; count: string }>;
+	sinceSeconds: number;
 }
 
 export interface FailedWork {

@@ -15,6 +15,7 @@ export {
 	type LedgerCheck,
 } from './ledger';
 export { Works, type ClaimOptions, type OpenClaim, type WaitOptions } from './works';
+export { Administration, type Purge, type WorkPage } from './administration';
 export { installationScript, type InstalledVersion } from './schema';
 export {
 	MAX_PAYLOAD_BYTES,

@@ -1,3 +1,4 @@
+import { Administration } from './administration';
 import { LedgerConnection } from './connection';
 import { isNewer, schemaSource, type InstalledVersion } from './schema';
 import { readSettings, settingsDigest, type LedgerSettings } from './settings';
@@ -7,6 +8,9 @@ import { Works } from './works';
 export class Ledger {
 	readonly works: Works;
 
+	/** What people do: look, replay, resolve, forget, purge. */
+	readonly admin: Administration;
+
 	/** @internal */
 	readonly connection: LedgerConnection;
 
@@ -14,6 +18,7 @@ export class Ledger {
 	constructor(connection: LedgerConnection) {
 		this.connection = connection;
 		this.works = new Works(connection);
+		this.admin = new Administration(connection);
 	}
 
 	/** Installs or upgrades the schema now. Throws `LedgerError`. */

@@ -75,6 +75,7 @@ export interface HoldRow {
 		reason?: string;
 		key?: string;
 		kind?: string;
+		waitsForDelivery?: boolean;
 	};
 }
 
@@ -102,6 +103,7 @@ export function holdAnswers(rows: HoldRow[], expected: number): HoldAnswer[] {
 		warnings: [],
 		key: row.more.key ?? null,
 		kind: row.more.kind ?? null,
+		waitsForDelivery: row.more.waitsForDelivery ?? false,
 	}));
 }
 
@@ -133,6 +135,7 @@ export const NOTHING_KNOWN: Omit<HoldAnswer, 'workId' | 'status' | 'reason'> = {
 	warnings: [],
 	key: null,
 	kind: null,
+	waitsForDelivery: false,
 };
 
 export function utc(time: string | null): string | null {

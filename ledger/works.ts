@@ -427,11 +427,16 @@ function claimOptions(policy: ClaimPolicy): string {
 	});
 }
 
-function holdOptions(caller: Caller = {}): string {
-	return JSON.stringify({ caller: callerFields(caller) });
+function holdOptions(caller: Caller): string {
+	return JSON.stringify(callerOptions(caller));
 }
 
-function callerFields(caller: Caller = {}): Record<string, string> {
+/** The options every function takes: who asks, in SQL's spelling. */
+export function callerOptions(caller: Caller): { caller: Record<string, string> } {
+	return { caller: callerFields(caller) };
+}
+
+function callerFields(caller: Caller): Record<string, string> {
 	const fields: Array<[string, string | undefined]> = [
 		['instance', caller.instance],
 		['workflow', caller.workflow],
@@ -456,7 +461,7 @@ function claimDetail(item: ClaimItem): string | null {
 }
 
 /** A reference is compared and sent on, so it is kept byte-equal or not at all. */
-function referenceProblem(reference: unknown): string | null {
+export function referenceProblem(reference: unknown): string | null {
 	if (reference === null || reference === undefined) return null;
 	if (typeof reference !== 'string') return 'externalRef is no text.';
 	if (!isStorableText(reference)) return 'externalRef holds a NUL character or half an emoji.';
@@ -465,7 +470,7 @@ function referenceProblem(reference: unknown): string | null {
 		: null;
 }
 
-function isHeldByCaller(answer: ClaimAnswer, caller: Caller = {}): boolean {
+function isHeldByCaller(answer: ClaimAnswer, caller: Caller): boolean {
 	const holder = answer.owner?.execution;
 	if (holder === undefined || answer.owner?.instance !== caller.instance) return false;
 	return holder === caller.execution || holder === caller.parentExecution;

@@ -16,7 +16,12 @@ as $$
 		case when s.status = 'claimed' then w.token end,
 		case when w.state = 'running' then w.locked_until end,
 		w.next_attempt_at,
-		case when s.retaken then case when w.outcome_known then 'failed' else 'unknown' end end,
+		case
+			when not s.retaken then null
+			when not w.outcome_known then 'unknown'
+			-- begun anew by a person: nothing of this generation was tried before
+			when w.last_error is not null then 'failed'
+		end,
 		w.last_error,
 		case when s.status = 'duplicate' then w.result end,
 		case when s.status in ('duplicate', 'held', 'dead') then w.external_ref end,

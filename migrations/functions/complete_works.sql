@@ -102,6 +102,8 @@ begin
 		update work_log as w set
 			state = 'done',
 			result = j.result,
+			-- a dead stub whose owner reports after all holds a result again
+			result_hash = null, stub = false,
 			external_ref = coalesce(w.external_ref, j.external_ref),
 			completed_at = coalesce(case when j.standing = 'done' then w.completed_at end, v_now),
 			last_done_at = coalesce(case when j.standing = 'done' then w.last_done_at end, v_now),

@@ -47,7 +47,7 @@ begin
 			elsif v_standing = 'settled' then
 				v_more := '{"late": true}';
 				update work_log set
-					state = 'done', external_ref = r.external_ref, settled_by = 'reference', outcome_known = true,
+					state = 'done', stub = false, external_ref = r.external_ref, settled_by = 'reference', outcome_known = true,
 					next_attempt_at = null, payload = null, completed_at = v_now, last_done_at = v_now, updated_at = v_now
 				where work_id = r.work_id
 				returning * into w;

@@ -78,7 +78,8 @@ begin
 		values (r.work_id, 'release', v_outcome, v_before.generation, v_before.attempt, r.token, p_options -> 'caller',
 			claim_findings(v_before),
 			nullif(v_more || case when v_outcome = 'released' then
-				jsonb_build_object('now', case when v_before.prior is null then 'no work' else w.state end) else '{}'::jsonb end, '{}'));
+				jsonb_build_object('now', case when v_before.prior is null then 'no work' else w.state end) else '{}'::jsonb end
+				|| case when p_options -> 'force' = 'true' then '{"force": true}' else '{}'::jsonb end, '{}'));
 		if v_outcome = 'released' and v_before.prior is null then
 			w := null;
 			v_more := jsonb_strip_nulls(jsonb_build_object('kind', v_before.kind, 'key', v_before.key));

@@ -103,6 +103,11 @@ function sentence(answer: HoldAnswer): string {
 				: `Reference ${answer.externalRef} recorded.${late}`;
 		case 'extended':
 			return `The lease now ends at ${answer.lockedUntil}.${late}`;
+		// by a person, in Work Ledger
+		case 'replayed':
+		case 'resolved':
+		case 'forgotten':
+			return `${answer.status}.`;
 		case 'released':
 			return 'Released, as if it had not been claimed.';
 		case 'refused':

@@ -63,6 +63,10 @@ class Administrator {
 		await psqlScript(this.as(this.name), this.blocks('Roles', 'sql')[1]);
 	}
 
+	async withholdRights(): Promise<void> {
+		await psqlScript(this.as(this.name), this.blocks('Roles', 'sql')[2]);
+	}
+
 	/** Prints the script: `from` the installed package or a clone. */
 	async printScript(from: 'installed' | 'clone'): Promise<string> {
 		const [ofInstalled, ofClone] = this.blocks('The script', 'sh');
@@ -237,6 +241,38 @@ describe('a ledger that an administrator installs', () => {
 		}
 	});
 
+	test('can withhold purge, replay and their like from n8n, for upgrades as well, and claims go on', async () => {
+		const withheld = [
+			`purge_works('{done}', 0, 1, true, null)`,
+			'purge_decisions(0, 1)',
+			`replay_works('{}', null)`,
+			`resolve_works('{}', true, null, null, null)`,
+			`release_by_force('{}', null)`,
+			`forget_test_works('{}', null)`,
+		];
+		const left = [
+			'sweep_works(10, null)',
+			'list_works(null, 10, null)',
+			`explain_work('x', 10)`,
+			'ledger_statistics(null, null)',
+		];
+		await dba.createRoles();
+		await dba.printScript('clone');
+		await dba.runScript('clone');
+		await dba.grantRights();
+		const all = [...withheld, ...left];
+		expect(await callsOfN8n(all)).toEqual(all.map((call) => [call, 'allowed']));
+		await dba.withholdRights();
+		const divided = [
+			...withheld.map((call) => [call, '42501']),
+			...left.map((call) => [call, 'allowed']),
+		];
+		expect(await callsOfN8n(all)).toEqual(divided);
+		await everyOperation(n8n());
+		await dba.runScript('clone');
+		expect(await callsOfN8n(all)).toEqual(divided);
+	});
+
 	test.each(['script', 'files'])(
 		'by the %s lets nobody but n8n execute its functions',
 		async (by) => {
@@ -278,6 +314,26 @@ describe('a ledger that an administrator installs', () => {
 		expect(await claim()).toMatchObject([{ status: 'claimed' }]);
 	});
 });
+
+/** What n8n's role gets for each call: `allowed`, or the SQLSTATE. */
+async function callsOfN8n(calls: string[]): Promise<Array<[string, string]>> {
+	const role = new Client(dba.as(dba.n8n));
+	await role.connect();
+	try {
+		const answers: Array<[string, string]> = [];
+		for (const call of calls)
+			answers.push([
+				call,
+				await role.query(`select * from idempotency.${call}`).then(
+					() => 'allowed',
+					(error: { code: string }) => error.code,
+				),
+			]);
+		return answers;
+	} finally {
+		await role.end();
+	}
+}
 
 /** Every role that may execute any function of the ledger. */
 async function executors(): Promise<string[]> {

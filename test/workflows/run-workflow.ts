@@ -23,6 +23,7 @@ import {
 import type { LedgerSettings } from '../../ledger';
 import { ClaimWork } from '../../nodes/ClaimWork/ClaimWork.node';
 import { CompleteWork } from '../../nodes/CompleteWork/CompleteWork.node';
+import { WorkLedger } from '../../nodes/WorkLedger/WorkLedger.node';
 
 /** n8n-core's own copy of the container: another one would not reach it. */
 const { Container } = createRequire(require.resolve('n8n-core'))('@n8n/di') as {
@@ -45,7 +46,9 @@ type NodeSettings = Partial<
 /** What a test node does with its input: items for one output, or one list per output. */
 export type Step = (
 	items: INodeExecutionData[],
-) => Array<INodeExecutionData | INodeExecutionData[]> | Promise<INodeExecutionData[]>;
+) =>
+	| Array<INodeExecutionData | INodeExecutionData[]>
+	| Promise<Array<INodeExecutionData | INodeExecutionData[]>>;
 
 export interface NodeOfTest {
 	name: string;
@@ -64,6 +67,7 @@ export type Merging = (
 
 const CLAIM_TYPE = 'n8n-nodes-idempotency.claimWork';
 const COMPLETE_TYPE = 'n8n-nodes-idempotency.completeWork';
+const LEDGER_TYPE = 'n8n-nodes-idempotency.workLedger';
 const START_TYPE = 'test.start';
 const STEP_TYPE = 'test.step';
 const MERGE_TYPE = 'test.merge';
@@ -88,6 +92,18 @@ export function complete(
 	name = 'Complete Work',
 ): NodeOfTest {
 	return { name, type: COMPLETE_TYPE, parameters, settings };
+}
+
+export function workLedger(parameters: IDataObject = {}, settings: NodeSettings = {}): NodeOfTest {
+	return { name: 'Work Ledger', type: LEDGER_TYPE, parameters, settings };
+}
+
+/** Work Ledger as n8n clones it for an agent. */
+export function workLedgerTool(
+	parameters: IDataObject = {},
+	settings: NodeSettings = {},
+): NodeOfTest {
+	return { name: 'Work Ledger', type: `${LEDGER_TYPE}Tool`, parameters, settings };
 }
 
 /** A node whose work is a function: an HTTP call, a Code node, an error. */
@@ -278,6 +294,8 @@ function nodeTypes(steps: Map<string, NodeOfTest>): INodeTypes {
 		[CLAIM_TYPE]: new ClaimWork(),
 		[`${CLAIM_TYPE}Tool`]: new ClaimWork(),
 		[COMPLETE_TYPE]: new CompleteWork(),
+		[LEDGER_TYPE]: new WorkLedger(),
+		[`${LEDGER_TYPE}Tool`]: new WorkLedger(),
 	};
 	return {
 		getByName: (type) => types[type],
