@@ -3,7 +3,14 @@ import type { Socket } from 'net';
 import type { ConnectionOptions } from 'tls';
 import { Pool, type PoolClient, type QueryResultRow } from 'pg';
 
-import { LedgerError, describeFailure, isTransient, spoilsConnection } from './errors';
+import {
+	LedgerError,
+	describeFailure,
+	isLedgerError,
+	isTransient,
+	losesAnswer,
+	spoilsConnection,
+} from './errors';
 import {
 	installSchema,
 	installedVersion,
@@ -55,6 +62,7 @@ export class LedgerConnection {
 	 * are, by token. Throws `LedgerError`.
 	 */
 	async query<Row extends QueryResultRow>(text: string, values: unknown[]): Promise<Row[]> {
+		let answerLost = false;
 		return await this.persist(async () => {
 			await this.ensureSchema();
 			let sent = false;
@@ -68,10 +76,15 @@ export class LedgerConnection {
 				return await send();
 			} catch (error) {
 				const failure = this.describe(error);
+				answerLost ||= sent && losesAnswer(failure);
 				// it may be committed all the same: sent once more, it is looked up by its token
 				if (!sent || failure.code !== 'timeout') throw failure;
 				return await send();
 			}
+		}).catch((error: unknown) => {
+			// the last try may have failed otherwise (the server is down by now): what counts is that one was lost
+			if (isLedgerError(error)) error.answerLost = answerLost;
+			throw error;
 		});
 	}
 

@@ -28,6 +28,9 @@ export type LedgerErrorCode =
 export class LedgerError extends Error {
 	override readonly name = 'LedgerError';
 
+	/** A try of this call may have been committed although its answer never came; set by the connection. */
+	answerLost = false;
+
 	constructor(
 		readonly code: LedgerErrorCode,
 		/** What is wrong, in one sentence. */
@@ -110,8 +113,8 @@ export function isTransient(error: LedgerError): boolean {
 	);
 }
 
-/** Whether what was sent may have been committed although the call failed: its answer is what was lost. */
-export function mayHaveLanded(error: LedgerError): boolean {
+/** Whether this failure leaves open what became of the statement: it may have been committed. */
+export function losesAnswer(error: LedgerError): boolean {
 	return error.code === 'timeout' || error.code === 'connection_lost';
 }
 

@@ -14,7 +14,7 @@ import type {
 	ReferenceItem,
 } from './contract';
 import type { LedgerConnection } from './connection';
-import { LedgerError, isLedgerError, mayHaveLanded } from './errors';
+import { LedgerError, isLedgerError } from './errors';
 import { isStorableText, readableText, resultText } from './json-text';
 import { quotedIdentifier } from './settings';
 import {
@@ -98,7 +98,7 @@ export class Works {
 		return await claimAll().catch(async (error: unknown) => {
 			if (freshTokens) {
 				// the chunk that failed may have been committed although its answer was lost
-				const known = isLedgerError(error) && mayHaveLanded(error) ? sent : answers.length;
+				const known = isLedgerError(error) && error.answerLost ? sent : answers.length;
 				await this.undo(
 					items
 						.slice(0, known)
@@ -149,8 +149,14 @@ export class Works {
 		const deadline = performance.now() + wait.seconds * 1000;
 		let pause = FIRST_POLL_MS;
 		for (;;) {
+			// a key that comes twice in one batch: the later item would wait for the earlier one
+			const own = new Set(answers.flatMap((a) => (a.status === 'claimed' ? [a.workId] : [])));
 			const waiting = answers.flatMap((answer, i) =>
-				answer.status === 'in_progress' && !isHeldByCaller(answer, policy.caller ?? {}) ? [i] : [],
+				answer.status === 'in_progress' &&
+				!own.has(answer.workId) &&
+				!isHeldByCaller(answer, policy.caller ?? {})
+					? [i]
+					: [],
 			);
 			const left = deadline - performance.now();
 			if (waiting.length === 0 || left <= 0) return answers;

@@ -21,6 +21,9 @@ begin
 	if p_token is null then
 		raise exception 'token must be a fresh UUID, not null' using errcode = '22023';
 	end if;
+	if p_detail - '{match,decision_key}'::text[] <> '{}' then
+		raise exception 'detail may hold match and decision_key only, not %', p_detail using errcode = '22023';
+	end if;
 	insert into work_log (
 		work_id, kind, version, key, state, token, locked_until,
 		window_mode, lease_s, on_lapse, max_attempts, backoff_base_s, backoff_cap_s,

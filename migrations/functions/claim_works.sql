@@ -27,6 +27,10 @@ begin
 		raise exception 'tokens must hold a fresh UUID for each work_id' using errcode = '22023';
 	end if;
 
+	if exists (select 1 from unnest(p_details) d where d - '{match,decision_key}'::text[] <> '{}') then
+		raise exception 'details may hold match and decision_key only' using errcode = '22023';
+	end if;
+
 	-- Insert what is new and lock what is not, in one pass in work_id order: two batches can then never wait for each
 	-- other. "do update … where false" writes nothing but takes the row's lock.
 	with input as materialized (

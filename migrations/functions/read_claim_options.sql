@@ -70,6 +70,12 @@ begin
 	if jsonb_typeof(t.caller) <> 'object' then
 		raise exception 'caller must be an object' using errcode = '22023';
 	end if;
+	if t.caller - '{instance,workflow,workflow_name,execution,parent_execution,node,mode,run_id}'::text[] <> '{}' then
+		raise exception 'unknown field of caller in %', t.caller using errcode = '22023';
+	end if;
+	if v_window - '{mode,seconds,kind}'::text[] <> '{}' then
+		raise exception 'unknown field of window in %', v_window using errcode = '22023';
+	end if;
 
 	t.lease := make_interval(secs => t.lease_s);
 	t.checked := jsonb_build_object('window', v_window);

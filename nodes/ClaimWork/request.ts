@@ -157,6 +157,14 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 				? payloadText(json)
 				: { text: null, warnings: [] };
 
+			const matchFields = parseFieldNames(optionText(parameters, 'matchFields', itemIndex));
+			const absent = matchFields.filter((name) => !readField(json, name).found);
+			if (absent.length > 0) {
+				payload.warnings.push(
+					`Fields That Must Not Change: ${absent.join(', ')} ${absent.length === 1 ? 'is' : 'are'} missing in this item. Check the spelling: a field that is never there cannot differ.`,
+				);
+			}
+
 			const terms = JSON.stringify([policy, waitSeconds]);
 			const before = seen.get(identity.workId);
 			const round =
@@ -174,10 +182,7 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 					key: identity.key,
 					token: randomUUID(),
 					payload: payload.text,
-					match: matchDigests(
-						json,
-						parseFieldNames(optionText(parameters, 'matchFields', itemIndex)),
-					),
+					match: matchDigests(json, matchFields),
 				},
 				keyFields,
 				field,
@@ -282,6 +287,12 @@ function ledgersWork(
 		throw new Refusal(
 			'bad_scope',
 			'The kind is empty. Enter the kind of the work that the item names.',
+		);
+	}
+	if (!scope.apart && String(kind).endsWith(TEST_SPACE)) {
+		throw new Refusal(
+			'bad_scope',
+			'The item names work of a manual run that is kept apart from production. Run it by hand with the option "Manual Runs Apart".',
 		);
 	}
 	if (scope.apart && !String(named?.kind).endsWith(TEST_SPACE)) {

@@ -14,6 +14,13 @@ import {
 import { lineageOf } from './lineage';
 
 const CLAIM_NODE_TYPES = /(^|\.)claimWork$/;
+const COMPLETE_NODE_TYPES = /(^|\.)completeWork$/;
+
+/** What Complete Work answers when a claim is over for its owner. */
+const SETTLED_STATUSES = new Set(['completed', 'failed', 'released', 'not_owner']);
+
+/** Names that answers of other systems use for their own records, too. */
+const AMBIGUOUS_NAME = /^(_?id|uuid|guid|key|no|nr|number|code|name)$/i;
 
 /** A claim that Complete Work may settle. */
 export interface FoundClaim {
@@ -53,6 +60,8 @@ export interface GivenClaim {
  */
 export class ClaimSearch {
 	private claimNodes: ClaimNode[] | null = null;
+	private readonly completeNodes = new Set<string>();
+	private claimedItems: Map<string, [string, ClaimedItem]> | null = null;
 	private openClaim: Promise<OpenClaim | null> | null = null;
 	private readonly worksByKey = new Map<string, Map<string, ClaimedItem>>();
 
@@ -68,7 +77,11 @@ export class ClaimSearch {
 		const status = answerStatus(answer);
 		if (status !== null) {
 			const open = openClaimsIn(answer);
-			if (open.length > 0) return { claims: open.map(foundIn) };
+			if (open.length > 0) {
+				const problem =
+					open.length === 1 ? this.otherKeyProblem(open[0], input.json, given.field) : null;
+				return problem === null ? { claims: open.map(foundIn) } : { problem };
+			}
 			return status === 'claimed' ? withoutToken() : notClaimed(status);
 		}
 		const collected = collectedClaims(input.json, given.field);
@@ -112,12 +125,19 @@ export class ClaimSearch {
 	/** Null where the connection to every Claim Work is lost; an item that is known to hold no claim is a problem. */
 	private fromPairedItem(itemIndex: number, json: IDataObject, fieldName: string): Search | null {
 		let unclaimed: string | null = null;
+		let settled: OpenField | null = null;
+		const settledOnTheWay = this.settledOnTheWay(itemIndex);
 		for (const node of this.claimNodesBefore()) {
 			const item = node.disabled ? null : this.pairedItem(node.name, itemIndex);
 			if (item === null) continue;
 			const field = claimOn(item, fieldName);
 			if (field === null) {
 				unclaimed ??= answerStatus(answerOn(item, fieldName)) ?? lastAnswer(item) ?? 'refused';
+				continue;
+			}
+			// an inner claim that its own Complete Work has settled: this one is for the outer
+			if (settledOnTheWay.has(field.workId)) {
+				settled ??= field;
 				continue;
 			}
 			// the outer of two claims must not be taken for that of a disabled inner one
@@ -130,9 +150,30 @@ export class ClaimSearch {
 				this.swapProblem(node.name, { field, item }, json, fieldName);
 			return problem === null ? { claims: [foundIn(field)] } : { problem };
 		}
+		// settling it once more changes nothing, and a difference is reported
+		if (settled !== null) return { claims: [foundIn(settled)] };
 		if (unclaimed !== null) return notClaimed(unclaimed);
 		const together = this.fromOrigins(itemIndex, fieldName);
 		return together.length > 0 ? { claims: together.map(foundIn) } : null;
+	}
+
+	/** Ids of the works that Complete Work nodes between have settled for this item, or for what it was made of. */
+	private settledOnTheWay(itemIndex: number): Set<string> {
+		const settled = new Set<string>();
+		this.claimNodesBefore();
+		if (this.completeNodes.size === 0) return settled;
+		lineageOf(
+			this.context,
+			itemIndex,
+			() => false,
+			(name, { json }) => {
+				if (!this.completeNodes.has(name)) return;
+				for (const field of Object.values(json).flatMap((value) => asWorkField(value) ?? [])) {
+					if (SETTLED_STATUSES.has(field.status)) settled.add(field.workId);
+				}
+			},
+		);
+		return settled;
 	}
 
 	/** The claims of all items that this one was put together from. */
@@ -161,6 +202,8 @@ export class ClaimSearch {
 					if (seen.has(parent.name)) continue;
 					seen.add(parent.name);
 					next.push(parent.name);
+					if (COMPLETE_NODE_TYPES.test(parent.type) && !parent.disabled)
+						this.completeNodes.add(parent.name);
 					if (!CLAIM_NODE_TYPES.test(parent.type)) continue;
 					const options = parent.parameters?.options as IDataObject | undefined;
 					found.push({
@@ -197,10 +240,43 @@ export class ClaimSearch {
 			: `"${guessedAt}" made one item of several and does not say of which, so their claims cannot be told apart. Let it set pairedItem, use an Aggregate step in its place, or set Work ID and Claim Token in the options.`;
 	}
 
+	/** An item that carries its own claim, but the key of another: a step between mixed two items up. */
+	private otherKeyProblem(field: OpenField, json: IDataObject, fieldName: string): string | null {
+		if (field.keyFields === undefined) return null;
+		if (this.claimedItems === null) {
+			this.claimedItems = new Map();
+			for (const node of this.claimNodesBefore()) {
+				if (node.disabled) continue;
+				for (const { json: item } of this.allItems(node.name)) {
+					const claimed = claimOn(item, fieldName);
+					if (claimed !== null) {
+						this.claimedItems.set(`${claimed.workId} ${claimed.token}`, [
+							node.name,
+							{ field: claimed, item },
+						]);
+					}
+				}
+			}
+		}
+		const [nodeName, claimed] = this.claimedItems.get(`${field.workId} ${field.token}`) ?? [];
+		return nodeName === undefined || claimed === undefined
+			? null
+			: this.swapProblem(nodeName, claimed, json, fieldName);
+	}
+
+	/** All items of a node; none where it did not run. */
+	private allItems(nodeName: string): INodeExecutionData[] {
+		try {
+			return this.context.getWorkflowDataProxy(0).$(nodeName).all() as INodeExecutionData[];
+		} catch {
+			return [];
+		}
+	}
+
 	/**
-	 * A node that reorders items without pairing them swaps tokens silently. Seen where the item still carries the claim's
-	 * key fields with other values: those of another claimed item, or on an item that is otherwise still the claimed one.
-	 * (An HTTP answer may well have an `id` of its own; that alone is no swap.)
+	 * A step that reorders or mixes up items gives them each other's claims silently. Seen where the item still carries the
+	 * claim's key fields, with other values. An HTTP answer may well have an `id` or `name` of its own: of such names only
+	 * another claimed item counts, or an item that is otherwise still the claimed one.
 	 */
 	private swapProblem(
 		nodeName: string,
@@ -211,10 +287,14 @@ export class ClaimSearch {
 		const names = claimed.field.keyFields ?? [];
 		const differing = names.filter((name) => {
 			const now = readField(json, name);
-			return now.found && keyText(now.value) !== keyText(readField(claimed.item, name).value);
+			// what is no single value any more is no other key
+			const isValue = ['string', 'number', 'boolean'].includes(typeof now.value);
+			return isValue && keyText(now.value) !== keyText(readField(claimed.item, name).value);
 		});
 		if (differing.length === 0) return null;
+		const isAmbiguous = (name: string) => AMBIGUOUS_NAME.test(name.split(/[.\]]/).at(-1) ?? name);
 		if (
+			differing.every(isAmbiguous) &&
 			!this.isSwapped(nodeName, claimed, json, names, fieldName) &&
 			!isStillTheItem(claimed, json)
 		)
@@ -237,8 +317,7 @@ export class ClaimSearch {
 		let works = this.worksByKey.get(index);
 		if (works === undefined) {
 			works = new Map();
-			const all = this.context.getWorkflowDataProxy(0).$(nodeName).all() as INodeExecutionData[];
-			for (const other of all) {
+			for (const other of this.allItems(nodeName)) {
 				const field = claimOn(other.json, fieldName);
 				if (field !== null) works.set(keyOf(other.json), { field, item: other.json });
 			}

@@ -19,12 +19,13 @@ export interface Lineage {
 /**
  * Follows an input item back to given nodes. n8n's own `$('…').item` gives one item or throws ("Multiple matches found")
  * where a step such as Aggregate made one item of several; this follows every pairing. Without origins where pairing is
- * lost, or where this n8n does not show the data of the execution to nodes.
+ * lost, or where this n8n does not show the data of the execution to nodes. `onTheWay` sees every item it passes.
  */
 export function lineageOf(
 	context: IExecuteFunctions,
 	itemIndex: number,
 	isOrigin: (nodeName: string) => boolean,
+	onTheWay: (nodeName: string, item: INodeExecutionData) => void = () => undefined,
 ): Lineage {
 	// not part of n8n's declared interface, so it may be missing
 	const { runExecutionData } = context as unknown as { runExecutionData?: IRunExecutionData };
@@ -45,6 +46,7 @@ export function lineageOf(
 		const task = runData[previousNode]?.[previousNodeRun];
 		const item = task?.data?.main?.[previousNodeOutput]?.[index];
 		if (item === undefined || item === null) continue;
+		onTheWay(previousNode, item);
 		if (isOrigin(previousNode)) {
 			origins.push(item);
 			continue;

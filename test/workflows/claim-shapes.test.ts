@@ -852,6 +852,103 @@ describe('pinned output of Claim Work', () => {
 	});
 });
 
+describe('nested claims that use the same field', () => {
+	const linesOf = (count: number) =>
+		step('Lines', (items) =>
+			items.flatMap(({ json }, item) =>
+				Array.from({ length: count }, (_, line) => ({
+					json: { order: json.order, line },
+					pairedItem: { item },
+				})),
+			),
+		);
+
+	test.each([
+		['a step that drops the field', 1, step('Mail', http(() => ({ mailed: true })))],
+		['an Aggregate of one line', 1, step('Mail', aggregate((items) => ({ n: items.length })))],
+		['an Aggregate of two lines', 2, step('Mail', aggregate((items) => ({ n: items.length })))],
+	])('each Complete Work settles its own, behind %s', async (_, count, between) => {
+		for (const operation of ['complete', 'fail']) {
+			const [outer, inner] = [stage.newKind(), stage.newKind()];
+			const ran = await stage.run({
+				items: orders(1),
+				nodes: [
+					claim(byOrder(outer), {}, 'Claim Order'),
+					linesOf(count),
+					claim({ kind: inner, keyFields: 'order,line' }, {}, 'Claim Line'),
+					step('Ship', http(() => ({ shipped: true }))),
+					complete({ result: 'none' }, {}, 'Line Done'),
+					between,
+					complete({ operation, result: 'none', error: 'no' }, {}, 'Order Done'),
+				],
+			});
+			expect(ran.error).toBeNull();
+			expect((await stage.rows(outer)).map(({ state }) => state)).toEqual([
+				operation === 'complete' ? 'done' : 'failed',
+			]);
+			expect((await stage.rows(inner)).every(({ state }) => state === 'done')).toBe(true);
+		}
+	});
+});
+
+describe('an item that carries the claim of one work and the key of another', () => {
+	const refused = async (nodes: NodeOfTest[], links?: Array<[string, string]>) => {
+		const kind = stage.newKind();
+		const ran = await stage.run({ items: orders(1, 2), nodes: [claim(byOrder(kind)), ...nodes], links });
+		expect(ran.error?.message).toBe('2 items could not be settled');
+		expect(ran.error?.description).toMatch(/The item's order is not that of its claim/);
+		expect(await stage.works(kind)).toEqual(['1 running', '2 running']);
+	};
+
+	test('after a merge by position with a reversed answer completes nothing', async () => {
+		await refused(
+			[
+				step('Invoice', (items) =>
+					[...items].reverse().map(({ json: { order } }) => ({ json: { order, invoice: `INV-${String(order)}` } })),
+				),
+				merge('Merge', (a, b) =>
+					a.map(({ json }, item) => ({
+						json: { ...json, ...b[item].json },
+						pairedItem: [
+							{ item, input: 0 },
+							{ item, input: 1 },
+						],
+					})),
+				),
+				complete(),
+			],
+			[
+				['Start', 'Claim Work'],
+				['Claim Work', 'Merge'],
+				['Claim Work', 'Invoice'],
+				['Invoice', 'Merge#1'],
+				['Merge', 'Complete Work'],
+			],
+		);
+	});
+
+	test('after a Code step that mixed up their data completes nothing', async () => {
+		await refused([
+			step('Code', (items) =>
+				items.map(({ json }, i) => ({
+					json: { ...items[1 - i].json, work: json.work },
+					pairedItem: { item: i },
+				})),
+			),
+			complete(),
+		]);
+	});
+
+	test('through an unpaired, reordered answer that echoes the key beside fields of its own completes nothing', async () => {
+		await refused([
+			step('Invoice', (items) =>
+				[...items].reverse().map(({ json: { order } }) => ({ json: { order, invoice: 'INV', status: 'created' } })),
+			),
+			complete(),
+		]);
+	});
+});
+
 describe('tokens of others', () => {
 	const forged = async (change: (items: INodeExecutionData[]) => IDataObject[]) => {
 		const kind = stage.newKind();
