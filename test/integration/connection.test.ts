@@ -93,6 +93,27 @@ describe('an answer lost after the statement was committed', () => {
 		return answer;
 	}
 
+	test('of a claim, before a server that stays in its start-up for every other try: released again, not stranded', async () => {
+		const fresh = await startProxy(stage.database.config);
+		try {
+			const one = another({ port: fresh.port, maxConnections: 1 });
+			await one.works.openClaims(null, 'nobody', 1);
+			const item = newWork();
+			fresh.loseAnswerTo('claim_work(');
+			// the other four tries of the claim; the release that follows gets through
+			fresh.thenStartUpFor(4);
+			await expect(one.works.claim([item], POLICY, { freshTokens: true })).rejects.toMatchObject({
+				code: 'starting_up',
+				answerLost: true,
+			});
+			expect(fresh.lost).toBe(1);
+			expect(await stage.findRow(item)).toBeNull();
+			expect(await stage.history(item)).toEqual(['claim: claimed', 'release: released']);
+		} finally {
+			await fresh.close();
+		}
+	});
+
 	test('of a claim: the first answer by its token, one attempt, one log row', async () => {
 		const item = newWork();
 		const [answer] = await losing(

@@ -7,13 +7,30 @@ export interface CuttableProxy {
 	lost: number;
 	/** Loses the answer to the next statement that holds this text, and its connection. */
 	loseAnswerTo(text: string): void;
+	/** Answers this many new connections, from the next loss on, as a server that is starting up does (57P03). */
+	thenStartUpFor(connections: number): void;
 	close(): Promise<void>;
 }
 
+/** PostgreSQL's ErrorResponse, as it stands in the protocol. */
+const STARTING_UP = (() => {
+	const fields = Buffer.from('SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0');
+	const header = Buffer.alloc(5, 'E');
+	header.writeInt32BE(fields.length + 4, 1);
+	return Buffer.concat([header, fields]);
+})();
+
 export async function startProxy(target: { host: string; port: number }): Promise<CuttableProxy> {
 	let armed: string | null = null;
+	let startUps = 0;
 	const sockets = new Set<net.Socket>();
 	const server = net.createServer((client) => {
+		if (proxy.lost > 0 && startUps > 0) {
+			startUps -= 1;
+			client.on('error', () => {});
+			client.once('data', () => client.end(STARTING_UP));
+			return;
+		}
 		const upstream = net.connect(target.port, target.host);
 		let losing = false;
 		for (const socket of [client, upstream]) {
@@ -46,6 +63,9 @@ export async function startProxy(target: { host: string; port: number }): Promis
 		lost: 0,
 		loseAnswerTo(text) {
 			armed = text;
+		},
+		thenStartUpFor(connections) {
+			startUps = connections;
 		},
 		async close() {
 			for (const socket of sockets) socket.destroy();
