@@ -1,10 +1,16 @@
 'use strict';
 
+const { leftOut } = require('./scripts/outside-programs');
+
 /** @type {import('jest').Config} */
 module.exports = {
 	testEnvironment: 'node',
 	testMatch: ['<rootDir>/test/**/*.test.ts'],
-	testPathIgnorePatterns: ['/node_modules/', '<rootDir>/test/e2e/'],
+	testPathIgnorePatterns: [
+		'/node_modules/',
+		'<rootDir>/test/e2e/',
+		...leftOut().map(({ file }) => `<rootDir>/${file}`),
+	],
 	modulePathIgnorePatterns: ['<rootDir>/dist/', '<rootDir>/.local/'],
 	transform: {
 		'^.+\\.ts$': [

@@ -12,6 +12,7 @@ const { spawn } = require('node:child_process');
 const fs = require('node:fs');
 const http = require('node:http');
 const path = require('node:path');
+const { leftOut, leftOutMessage } = require('./outside-programs');
 
 const { startPostgres } = require('./embedded-postgres');
 const { freePort } = require('./n8n/ports');
@@ -173,7 +174,7 @@ async function main() {
 	if (fs.existsSync(RESULTS)) {
 		const results = JSON.parse(fs.readFileSync(RESULTS, 'utf8'));
 		process.stdout.write(
-			`\ne2e: ${results.numPassedTests} passed, ${results.numFailedTests} failed\n`,
+			`${leftOutMessage(leftOut('test/e2e/'))}\ne2e: ${results.numPassedTests} passed, ${results.numFailedTests} failed\n`,
 		);
 	}
 	process.exitCode = passed ? 0 : 1;
