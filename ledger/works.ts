@@ -66,7 +66,8 @@ export interface OpenClaim {
 /**
  * The works of one ledger: a typed client of the SQL functions, where the contract lives. Every method answers item by
  * item in the order given, and throws `LedgerError` only for failures of the whole call: bad options, PostgreSQL out of
- * reach. Repeating a call with the same tokens is always safe.
+ * reach. Repeating a call with the same tokens is safe until the next
+ * step of the same work.
  */
 export class Works {
 	private readonly schema: string;

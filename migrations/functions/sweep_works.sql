@@ -24,7 +24,7 @@ begin
 		if w.state <> 'running' or w.locked_until > clock_timestamp() then
 			continue;
 		end if;
-		w := settle_lapse(w, 'sweep', p_options -> 'caller');
+		w := settle_unreported(w, 'sweep', 'lapse', lapse_note(w), null, p_options -> 'caller', null);
 		return query select w.work_id, w.kind, w.key, w.state, w.attempt, w.next_attempt_at, w.execution;
 	end loop;
 end

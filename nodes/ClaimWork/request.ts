@@ -157,7 +157,7 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 				? payloadText(json)
 				: { text: null, warnings: [] };
 
-			const matchFields = parseFieldNames(optionText(parameters, 'matchFields', itemIndex));
+			const matchFields = parseFieldNames(parameters.optionText('matchFields', itemIndex));
 			const absent = matchFields.filter((name) => !readField(json, name).found);
 			if (absent.length > 0) {
 				payload.warnings.push(
@@ -255,11 +255,6 @@ function readReading(parameters: Parameters, itemIndex: number): ReadingOptions 
 	return Object.fromEntries(
 		(Array.isArray(chosen) ? chosen : []).map((name) => [String(name), true]),
 	);
-}
-
-function optionText(parameters: Parameters, name: string, itemIndex: number): string {
-	const value = parameters.option<unknown>(name, itemIndex, '');
-	return value === undefined || value === null ? '' : String(value);
 }
 
 /** A list that a person may have emptied on purpose; undefined where the option is not set. */

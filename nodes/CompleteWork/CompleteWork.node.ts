@@ -107,8 +107,8 @@ async function settleItems(
 			}
 			const found = await search.find(item, i, {
 				field,
-				token: optionText(parameters, 'token', i),
-				workId: optionText(parameters, 'workId', i),
+				token: parameters.optionText('token', i).trim(),
+				workId: parameters.optionText('workId', i).trim(),
 			});
 			if ('problem' in found) {
 				placement.problem(i, field, found.problem, 'refused');
@@ -184,11 +184,6 @@ function fieldOf(parameters: Parameters, itemIndex: number): string {
 	} catch {
 		return DEFAULT_FIELD;
 	}
-}
-
-function optionText(parameters: Parameters, name: string, itemIndex: number): string {
-	const value = parameters.option<unknown>(name, itemIndex, '');
-	return value === undefined || value === null ? '' : String(value).trim();
 }
 
 function byItem(

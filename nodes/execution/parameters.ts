@@ -29,6 +29,11 @@ export class Parameters {
 		return (options[name] ?? fallback) as T;
 	}
 
+	/** An entry of the Options collection as text; unset, undefined and null are ''. */
+	optionText(name: string, itemIndex: number): string {
+		return String(this.option<unknown>(name, itemIndex, ''));
+	}
+
 	/** What an expression, braces included, gives for one item. Throws what n8n throws for one that fails. */
 	evaluate(expression: string, itemIndex: number): unknown {
 		return this.context.evaluateExpression(expression, itemIndex);

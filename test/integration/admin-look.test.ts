@@ -347,7 +347,7 @@ describe('statistics', () => {
 
 describe('rights', () => {
 	const NAMES = [
-		...['sweep_works', 'settle_lapse', 'make_due', 'replay_works', 'resolve_works'],
+		...['sweep_works', 'settle_unreported', 'make_due', 'replay_works', 'resolve_works'],
 		...['forget_test_works', 'release_by_force', 'purge_works', 'purge_decisions'],
 		...['work_report', 'explain_work', 'list_works', 'ledger_statistics'],
 	].sort();
