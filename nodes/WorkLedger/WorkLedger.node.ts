@@ -11,8 +11,9 @@ import { callerOf } from '../execution/caller';
 import { ledgerOf, testLedger } from '../execution/credential';
 import { errorOutputItem, isTool, nodeError, onErrorOf } from '../execution/failing-closed';
 import { Parameters } from '../execution/parameters';
-import { earlierTries } from './earlier-tries';
-import { OPERATIONS, chosenOperation } from './operations';
+import { ALL_ITEMS, earlierTries } from './earlier-tries';
+import type { AllItemsOperation, Call, Leaving, LedgerOperation } from './operation';
+import { chosenOperation, operationFields, operationProperties } from './operations';
 import { whichWork } from './which-work';
 
 export class WorkLedger implements INodeType {
@@ -30,69 +31,116 @@ export class WorkLedger implements INodeType {
 		outputs: [NodeConnectionTypes.Main],
 		usableAsTool: true,
 		credentials: [{ name: 'idempotencyLedgerApi', required: true, testedBy: 'testLedger' }],
-		properties: [
-			{
-				displayName: 'Resource',
-				name: 'resource',
-				type: 'options',
-				noDataExpression: true,
-				options: [{ name: 'Work', value: 'work' }],
-				default: 'work',
-			},
-			{
-				displayName: 'Operation',
-				name: 'operation',
-				type: 'options',
-				noDataExpression: true,
-				displayOptions: { show: { resource: ['work'] } },
-				options: OPERATIONS.map(({ option }) => option),
-				default: 'explain',
-			},
-			...whichWork,
-			...OPERATIONS.flatMap(({ properties }) => properties),
-		],
+		properties: [...operationProperties, ...whichWork, ...operationFields],
 	};
 
 	methods = { credentialTest: { testLedger } };
 
 	async execute(this: IExecuteFunctions): Promise<INodeExecutionData[][]> {
-		const items = this.getInputData();
+		const input = this.getInputData();
 		const onError = onErrorOf(this);
-		const parameters = new Parameters(this);
-		const caller = callerOf(this);
-		const answered = earlierTries(this);
 		const left: INodeExecutionData[] = [];
-		for (const [itemIndex, item] of items.entries()) {
-			try {
-				let answer = answered.get(itemIndex);
-				if (answer === undefined) {
-					const operation = chosenOperation(parameters, itemIndex);
-					const { admin } = await ledgerOf(this);
-					const call = { context: this, admin, parameters, itemIndex, json: item.json, caller };
-					answer = await operation.run(call);
-					answered.set(itemIndex, answer);
-				}
-				const leaving = isTool(this) ? forAgent(answer) : answer;
-				left.push(...leaving.map((json) => ({ json, pairedItem: { item: itemIndex } })));
-			} catch (error) {
-				const message = error instanceof Error ? error.message : String(error);
-				if (isTool(this))
-					left.push({ json: { response: message }, pairedItem: { item: itemIndex } });
-				else if (onError === 'stop') throw nodeError(this, message, { itemIndex });
-				else if (onError === 'errorOutput')
-					left.push(errorOutputItem(itemIndex, item, message, {}));
-				else left.push({ json: { ...item.json, error: message }, pairedItem: { item: itemIndex } });
+		for (const each of await answers(this, input, onError === 'stop')) {
+			if (!isProblem(each)) {
+				left.push(leavingItem(this, each));
+				continue;
 			}
+			const { item: itemIndex, problem } = each;
+			const pairedItem = { item: itemIndex };
+			if (isTool(this)) left.push({ json: { response: problem }, pairedItem });
+			else if (onError === 'stop') throw nodeError(this, problem, { itemIndex });
+			else if (onError === 'errorOutput')
+				left.push(errorOutputItem(itemIndex, input[itemIndex], problem, {}));
+			else
+				left.push({
+					...input[itemIndex],
+					json: { ...input[itemIndex].json, error: problem },
+					pairedItem,
+				});
+		}
+		if (isTool(this) && left.length === 0) {
+			// without any item the agent would get no answer at all
+			left.push({
+				json: { response: 'The ledger holds nothing like that.' },
+				pairedItem: { item: 0 },
+			});
 		}
 		return [left];
 	}
 }
 
-/** One text that a model can read, beside the data. Without any item the agent would get no answer at all. */
-function forAgent(answer: IDataObject[]): IDataObject[] {
-	if (answer.length === 0) return [{ response: 'The ledger holds nothing like that.' }];
-	return answer.map((json) => ({
-		response: String(json.summary ?? json.message ?? JSON.stringify(json)),
-		...json,
-	}));
+/** Why an item could not be done: names the field and the cure. */
+interface Problem {
+	item: number;
+	problem: string;
 }
+
+const isProblem = (each: Leaving | Problem): each is Problem => 'problem' in each;
+
+/** Every item's answer or problem, in order. `stop`: the first problem is the last thing that is done. */
+async function answers(
+	context: IExecuteFunctions,
+	input: INodeExecutionData[],
+	stop: boolean,
+): Promise<Array<Leaving | Problem>> {
+	const parameters = new Parameters(context);
+	const caller = callerOf(context);
+	const answered = earlierTries(context);
+	const all: Array<Leaving | Problem> = [];
+	const entries: Array<{ call: Call; value: unknown }> = [];
+	let together: AllItemsOperation | undefined;
+	for (const [itemIndex, { json }] of input.entries()) {
+		const before = answered.get(itemIndex);
+		if (before !== undefined) {
+			all.push(...before);
+			continue;
+		}
+		try {
+			const operation = chosenOperation(parameters, itemIndex);
+			const ledger = await ledgerOf(context);
+			const call: Call = { context, ledger, parameters, itemIndex, json, caller };
+			if ('read' in operation) {
+				together = operation;
+				entries.push({ call, value: operation.read(call) });
+				continue;
+			}
+			const leaving = await one(operation, call);
+			answered.set(itemIndex, leaving);
+			all.push(...leaving);
+		} catch (error) {
+			all.push({ item: itemIndex, problem: messageOf(error) });
+			if (stop) return all;
+		}
+	}
+	if (together === undefined || entries.length === 0) return all;
+	try {
+		const leaving = answered.get(ALL_ITEMS) ?? (await together.runAll(entries));
+		answered.set(ALL_ITEMS, leaving);
+		return [...leaving, ...all];
+	} catch (error) {
+		const failed = entries.map(({ call: { itemIndex } }) => itemIndex);
+		return [...failed.map((item) => ({ item, problem: messageOf(error) })), ...all];
+	}
+}
+
+async function one(operation: LedgerOperation, call: Call): Promise<Leaving[]> {
+	return (await operation.run(call)).map((json) => ({ json, items: [call.itemIndex] }));
+}
+
+function leavingItem(
+	context: IExecuteFunctions,
+	{ json, binary, items }: Leaving,
+): INodeExecutionData {
+	return {
+		json: isTool(context) ? forAgent(json) : json,
+		...(binary === undefined ? {} : { binary }),
+		pairedItem: items.length === 1 ? { item: items[0] } : items.map((item) => ({ item })),
+	};
+}
+
+/** One text that a model can read, beside the data. */
+function forAgent(json: IDataObject): IDataObject {
+	return { response: String(json.summary ?? json.message ?? JSON.stringify(json)), ...json };
+}
+
+const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));

@@ -6,6 +6,7 @@ import { standing, story } from '../story';
 import { readWorkId } from '../which-work';
 
 export const explain: LedgerOperation = {
+	resource: 'work',
 	option: {
 		name: 'Explain',
 		value: 'explain',
@@ -20,7 +21,7 @@ export const explain: LedgerOperation = {
 			typeOptions: { minValue: 1, maxValue: 1000 },
 			default: 200,
 			description: 'How many of its newest decisions to show',
-			...shownFor('explain'),
+			...shownFor('work', 'explain'),
 		},
 	],
 	async run(call) {
@@ -31,7 +32,7 @@ export const explain: LedgerOperation = {
 			most: 1000,
 			whole: true,
 		});
-		const explanation = await call.admin.explain(workId, limit);
+		const explanation = await call.ledger.admin.explain(workId, limit);
 		if (explanation === null) {
 			return [
 				{

@@ -3,6 +3,7 @@ import { readWorkId } from '../which-work';
 import { outcome } from './by-a-person';
 
 export const forget: LedgerOperation = {
+	resource: 'work',
 	option: {
 		name: 'Forget Test Run',
 		value: 'forget',
@@ -13,7 +14,7 @@ export const forget: LedgerOperation = {
 	properties: [],
 	async run(call) {
 		return outcome(
-			await call.admin.forgetTestRuns([readWorkId(call)], call.caller),
+			await call.ledger.admin.forgetTestRuns([readWorkId(call)], call.caller),
 			'Forgotten: it can be tested again.',
 		);
 	},

@@ -8,6 +8,7 @@ import { standing } from '../story';
 const PAGE = 500;
 
 export const list: LedgerOperation = {
+	resource: 'work',
 	option: {
 		name: 'List',
 		value: 'list',
@@ -28,7 +29,7 @@ export const list: LedgerOperation = {
 			],
 			default: ['dead', 'held'],
 			description: 'None chosen: all',
-			...shownFor('list'),
+			...shownFor('work', 'list'),
 		},
 		{
 			displayName: 'Limit',
@@ -37,7 +38,7 @@ export const list: LedgerOperation = {
 			typeOptions: { minValue: 1 },
 			default: 50,
 			description: 'Max number of results to return',
-			...shownFor('list'),
+			...shownFor('work', 'list'),
 		},
 		{
 			displayName: 'Filters',
@@ -77,10 +78,10 @@ export const list: LedgerOperation = {
 					description: 'Part of the readable key, in any case',
 				},
 			],
-			...shownFor('list'),
+			...shownFor('work', 'list'),
 		},
 	],
-	async run({ admin, parameters, itemIndex }) {
+	async run({ ledger: { admin }, parameters, itemIndex }) {
 		const given = parameters.read<IDataObject>('filters', itemIndex, {});
 		const states = parameters.read<WorkState[]>('states', itemIndex, []);
 		const limit = readNumber(parameters, itemIndex, 'limit', {

@@ -4,6 +4,7 @@ import { shownFor, type LedgerOperation } from '../operation';
 const DAY_SECONDS = 86_400;
 
 export const purge: LedgerOperation = {
+	resource: 'work',
 	option: {
 		name: 'Purge',
 		value: 'purge',
@@ -19,7 +20,7 @@ export const purge: LedgerOperation = {
 			typeOptions: { minValue: 0 },
 			default: 180,
 			description: 'Days since the last change of the work. Longer than any sender repeats.',
-			...shownFor('purge'),
+			...shownFor('work', 'purge'),
 		},
 		{
 			displayName: 'Dead Works Too',
@@ -28,7 +29,7 @@ export const purge: LedgerOperation = {
 			default: false,
 			description:
 				'Whether works that wait for a person are purged too. Their data cannot be replayed afterwards.',
-			...shownFor('purge'),
+			...shownFor('work', 'purge'),
 		},
 		{
 			displayName: 'Keep What "Forever" Needs',
@@ -37,7 +38,7 @@ export const purge: LedgerOperation = {
 			default: true,
 			description:
 				'Whether the identity, state and reference stay, so that a late duplicate is still recognised',
-			...shownFor('purge'),
+			...shownFor('work', 'purge'),
 		},
 		{
 			displayName: 'Decision Log Older Than (Days)',
@@ -46,7 +47,7 @@ export const purge: LedgerOperation = {
 			typeOptions: { minValue: 0 },
 			default: 0,
 			description: 'The history has a retention of its own. 0 keeps all of it.',
-			...shownFor('purge'),
+			...shownFor('work', 'purge'),
 		},
 		{
 			displayName: 'At Most (Rows)',
@@ -55,10 +56,10 @@ export const purge: LedgerOperation = {
 			typeOptions: { minValue: 1 },
 			default: 100000,
 			description: 'Stops after so many, in short batches that no claim waits for',
-			...shownFor('purge'),
+			...shownFor('work', 'purge'),
 		},
 	],
-	async run({ admin, parameters, itemIndex, caller }) {
+	async run({ ledger: { admin }, parameters, itemIndex, caller }) {
 		const days = readNumber(parameters, itemIndex, 'olderThanDays', {
 			label: 'Older Than (Days)',
 			least: 0,

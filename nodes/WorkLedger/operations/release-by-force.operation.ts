@@ -3,6 +3,7 @@ import { readWorkId } from '../which-work';
 import { outcome } from './by-a-person';
 
 export const releaseByForce: LedgerOperation = {
+	resource: 'work',
 	option: {
 		name: 'Release by Force',
 		value: 'releaseByForce',
@@ -13,7 +14,7 @@ export const releaseByForce: LedgerOperation = {
 	properties: [],
 	async run(call) {
 		return outcome(
-			await call.admin.releaseByForce([readWorkId(call)], call.caller),
+			await call.ledger.admin.releaseByForce([readWorkId(call)], call.caller),
 			'Released: anybody may claim it.',
 		);
 	},

@@ -3,6 +3,7 @@ import { readWorkId } from '../which-work';
 import { outcome } from './by-a-person';
 
 export const replay: LedgerOperation = {
+	resource: 'work',
 	option: {
 		name: 'Replay',
 		value: 'replay',
@@ -17,7 +18,7 @@ export const replay: LedgerOperation = {
 			type: 'boolean',
 			default: false,
 			description: 'Whether finished work is done once more. Its effect will happen a second time.',
-			...shownFor('replay'),
+			...shownFor('work', 'replay'),
 		},
 		{
 			displayName: 'By Force',
@@ -26,11 +27,16 @@ export const replay: LedgerOperation = {
 			default: false,
 			description:
 				'Whether running work is taken from its owner. Only when that run is surely gone.',
-			...shownFor('replay'),
+			...shownFor('work', 'replay'),
 		},
 	],
 	async run(call) {
-		const { admin, parameters, itemIndex, caller } = call;
+		const {
+			ledger: { admin },
+			parameters,
+			itemIndex,
+			caller,
+		} = call;
 		const how = {
 			again: parameters.read<boolean>('again', itemIndex, false) === true,
 			force: parameters.read<boolean>('force', itemIndex, false) === true,

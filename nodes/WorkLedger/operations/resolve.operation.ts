@@ -3,6 +3,7 @@ import { readWorkId } from '../which-work';
 import { outcome } from './by-a-person';
 
 export const resolve: LedgerOperation = {
+	resource: 'work',
 	option: {
 		name: 'Resolve',
 		value: 'resolve',
@@ -26,7 +27,7 @@ export const resolve: LedgerOperation = {
 			],
 			default: 'yes',
 			description: 'Look at the target system before you answer',
-			...shownFor('resolve'),
+			...shownFor('work', 'resolve'),
 		},
 		{
 			displayName: 'External Reference',
@@ -46,7 +47,12 @@ export const resolve: LedgerOperation = {
 		},
 	],
 	async run(call) {
-		const { admin, parameters, itemIndex, caller } = call;
+		const {
+			ledger: { admin },
+			parameters,
+			itemIndex,
+			caller,
+		} = call;
 		const workId = readWorkId(call);
 		const landed = parameters.read<unknown>('landed', itemIndex, undefined);
 		if (landed !== 'yes' && landed !== 'no') {

@@ -4,6 +4,7 @@ import { readNumber } from '../number';
 import { shownFor, type LedgerOperation } from '../operation';
 
 export const statistics: LedgerOperation = {
+	resource: 'work',
 	option: {
 		name: 'Statistics',
 		value: 'statistics',
@@ -18,7 +19,7 @@ export const statistics: LedgerOperation = {
 			type: 'string',
 			default: '',
 			description: 'Empty: all kinds',
-			...shownFor('statistics'),
+			...shownFor('work', 'statistics'),
 		},
 		{
 			displayName: 'Decisions of the Last (Hours)',
@@ -26,10 +27,10 @@ export const statistics: LedgerOperation = {
 			type: 'number',
 			typeOptions: { minValue: 0 },
 			default: 24,
-			...shownFor('statistics'),
+			...shownFor('work', 'statistics'),
 		},
 	],
-	async run({ admin, parameters, itemIndex }) {
+	async run({ ledger: { admin }, parameters, itemIndex }) {
 		const hours = readNumber(parameters, itemIndex, 'sinceHours', {
 			label: 'Decisions of the Last (Hours)',
 			least: 0,
