@@ -17,6 +17,7 @@ const { leftOut, leftOutMessage } = require('./outside-programs');
 const { startPostgres } = require('./embedded-postgres');
 const { freePort } = require('./n8n/ports');
 const { startQueueMode } = require('./n8n/queue-mode');
+const { takeTurn } = require('./n8n/turn');
 const { startSeverableProxy } = require('./n8n/severable-proxy');
 const { createLedgerDatabase, createN8nDatabase, createStage, progress } = require('./n8n/stage');
 
@@ -78,6 +79,7 @@ function runTests(env) {
 
 async function main() {
 	const report = progress();
+	const endTurn = await takeTurn(FOLDER, report);
 	// Every run begins with an empty ledger and an n8n that has never started.
 	fs.rmSync(FOLDER, { recursive: true, force: true });
 	fs.rmSync(RESULTS, { force: true });
@@ -168,6 +170,7 @@ async function main() {
 		}
 	} finally {
 		await close();
+		endTurn();
 	}
 	if (stopping) return;
 	report('stopped PostgreSQL and n8n');
