@@ -170,7 +170,6 @@ async function main() {
 		}
 	} finally {
 		await close();
-		endTurn();
 	}
 	if (stopping) return;
 	report('stopped PostgreSQL and n8n');
@@ -181,6 +180,7 @@ async function main() {
 		);
 	}
 	process.exitCode = passed ? 0 : 1;
+	endTurn();
 }
 
 main().catch((error) => {
