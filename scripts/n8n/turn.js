@@ -41,7 +41,7 @@ function listen(port) {
 			if (error.code === 'EADDRINUSE') resolve(null);
 			else reject(error);
 		});
-		server.listen(port, '127.0.0.1', () => resolve(server));
+		server.listen(port, '127.0.0.1', () => resolve(server.unref()));
 	});
 }
 
