@@ -4,8 +4,19 @@ import type { Caller, FailedWork, Works } from '../../ledger';
 
 /** What the Error Trigger hands over; `execution` is missing when a trigger node failed. */
 interface ErrorTriggerPayload extends IDataObject {
-	execution?: { id?: string | number; retryOf?: string | number; error?: { message?: string } };
-	trigger?: { error?: { message?: string } };
+	execution?: {
+		id?: string | number;
+		retryOf?: string | number;
+		error?: ExecutionError;
+		lastNodeExecuted?: string;
+	};
+	trigger?: { error?: ExecutionError };
+}
+
+/** n8n's message is general ("the service was not able to …"); the description is what the target said. */
+interface ExecutionError {
+	message?: string;
+	description?: string | null;
 }
 
 /** Settles what a failed execution left open, and says so. */
@@ -35,7 +46,7 @@ export async function failByExecution(
 			'There is no execution id on this item. Begin this workflow with an Error Trigger, or set Execution ID.',
 		);
 	}
-	const reason = execution?.error?.message ?? trigger?.error?.message ?? 'The execution failed.';
+	const reason = reasonOf(execution?.error ?? trigger?.error, execution?.lastNodeExecuted);
 	const settled = await works.failExecution(instance, executions, reason, caller);
 	return {
 		status: settled.length === 0 ? 'nothing_to_fail' : 'failed',
@@ -46,6 +57,12 @@ export async function failByExecution(
 		executions,
 		works: settled as unknown as IDataObject[],
 	};
+}
+
+function reasonOf(error: ExecutionError | undefined, node: string | undefined): string {
+	const { message = 'The execution failed.', description } = error ?? {};
+	const why = description && description !== message ? `${message} (${description})` : message;
+	return node ? `${node}: ${why}` : why;
 }
 
 function summary(settled: FailedWork[]): string {

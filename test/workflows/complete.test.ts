@@ -443,8 +443,8 @@ describe('fail by execution', () => {
 			works: [{ state: 'failed' }, { state: 'failed' }],
 		});
 		expect(await stage.rows(kind)).toMatchObject([
-			{ state: 'failed', last_error: 'boom', outcome_known: false },
-			{ state: 'failed', last_error: 'boom', outcome_known: false },
+			{ state: 'failed', last_error: 'Crash: boom', outcome_known: false },
+			{ state: 'failed', last_error: 'Crash: boom', outcome_known: false },
 		]);
 		const again = await stage.run({ items: orders(1), nodes: [claim(byOrder(kind))] });
 		expect(workOf(again.json('Claim Work')[0])).toMatchObject({
