@@ -8,7 +8,7 @@
 const { spawnSync } = require('node:child_process');
 const fs = require('node:fs');
 const path = require('node:path');
-const { leftOut, leftOutMessage } = require('./outside-programs');
+const { leftOut, leftOutMessage, playingLess } = require('./outside-programs');
 
 const checkout = path.dirname(__dirname);
 const results = path.join(checkout, '.local', 'test-results.json');
@@ -56,4 +56,9 @@ step('Tests', process.execPath, [
 	`--outputFile=${results}`,
 	...process.argv.slice(2),
 ]);
-console.log(leftOutMessage(leftOut().filter(({ file }) => !file.startsWith('test/e2e/'))));
+console.log(
+	leftOutMessage(
+		leftOut().filter(({ file }) => !file.startsWith('test/e2e/')),
+		playingLess(),
+	),
+);
