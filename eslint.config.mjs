@@ -32,6 +32,23 @@ export default [
 		},
 	},
 	{
+		files: ['check/**/*.ts'],
+		rules: {
+			...noImports({
+				group: [
+					'n8n-workflow',
+					'n8n-core',
+					'pg',
+					'**/nodes/**',
+					'**/credentials/**',
+					'**/ledger/*',
+					'!**/ledger/identity',
+				],
+				message: 'The check reads files: it knows neither n8n nor a database.',
+			}),
+		},
+	},
+	{
 		files: ['nodes/**/*.ts', 'credentials/**/*.ts'],
 		rules: {
 			...noImports({

@@ -3,13 +3,14 @@
 const { rm } = require('node:fs/promises');
 const { dest, src } = require('gulp');
 
-/** What the compiler does not carry: icons, codex files and the SQL of the migrations. */
+/** What the compiler does not carry: icons, codex files, the SQL of the migrations and the table of n8n's nodes. */
 const ASSETS = [
 	'nodes/**/*.{svg,png}',
 	'credentials/**/*.{svg,png}',
 	'nodes/**/*.node.json',
 	'migrations/**/*.sql',
 	'migrations/*.json',
+	'check/**/*.json',
 ];
 
 function clean() {

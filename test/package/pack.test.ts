@@ -19,6 +19,7 @@ const checkout = path.resolve(__dirname, '../..');
 const manifest = JSON.parse(readFileSync(path.join(checkout, 'package.json'), 'utf8')) as {
 	name: string;
 	types: string;
+	bin: Record<string, string>;
 	n8n: { nodes: string[]; credentials: string[] };
 };
 
@@ -75,7 +76,7 @@ afterAll(() => rmSync(temporary, { recursive: true, force: true }));
 function buildCopy(): string {
 	const copy = path.join(temporary, 'source');
 	for (const entry of [
-		...['nodes', 'credentials', 'ledger', 'migrations', 'index.js', 'package.json'],
+		...['nodes', 'credentials', 'ledger', 'check', 'migrations', 'index.js', 'package.json'],
 		...['tsconfig.json', 'gulpfile.js', 'README.md', 'LICENSE'],
 	]) {
 		const from = path.join(checkout, entry);
@@ -229,10 +230,31 @@ describe('the packed package, installed as the community nodes panel does', () =
 		expect((await compiled).stdout).toBe('');
 	}, 60_000);
 
+	test('its command checks a workflow, and knows its own version', async () => {
+		const command = path.join(installed, manifest.bin[manifest.name]);
+		expect(readFileSync(command, 'utf8')).toMatch(/^#!\/usr\/bin\/env node\n/);
+		const workflows = path.join(checkout, 'test', 'check', 'workflows');
+		const checking = (file: string) =>
+			run(process.execPath, [command, 'check', '--format', 'sarif', path.join(workflows, file)], {
+				cwd: temporary,
+				env: { PATH: process.env.PATH },
+			}).catch((error: { code: number; stdout: string }) => error);
+		expect((await checking('unguarded-effect.good.json')).stdout).toContain('"results": [\n]');
+		const { version } = JSON.parse(readFileSync(path.join(checkout, 'package.json'), 'utf8')) as {
+			version: string;
+		};
+		expect(await checking('unguarded-effect.bad.json')).toMatchObject({
+			code: 1,
+			stdout: expect.stringMatching(
+				new RegExp(`"version":"${version}"[^]*"ruleId":"unguarded-effect"`),
+			),
+		});
+	});
+
 	test('nothing else is in it: no sources, no tests, no source maps', () => {
 		const foreign = packed.filter(
 			(file) =>
-				!/^(dist\/(nodes|credentials|ledger|migrations)\/|(index\.js|package\.json|README\.md|LICENSE)$)/.test(
+				!/^(dist\/(nodes|credentials|ledger|check|migrations)\/|(index\.js|package\.json|README\.md|LICENSE)$)/.test(
 					file,
 				) || /(?<!\.d)\.ts$|\.map$|\.test\./.test(file),
 		);

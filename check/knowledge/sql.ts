@@ -1,0 +1,35 @@
+import type { Deed } from './operations';
+
+const QUIET = /--[^\n]*|\/\*[^]*?\*\/|'(?:[^']|'')*'|\$(\w*)\$[^]*?\$\1\$/g;
+const INSERTS =
+	/\binsert\s+(?:into|overwrite|ignore|or\s+\w+)|\breplace\s+into\b|\bcopy\s+\S+\s+from\b/i;
+const CONFLICT =
+	/\bon\s+conflict\b|\bon\s+duplicate\s+key\b|\binsert\s+(?:or\s+(?:ignore|replace)|ignore)\b|\breplace\s+into\b|\bmerge\s+into\b|\bwhere\s+not\s+exists\b/i;
+const CHANGES =
+	/\b(?:update|delete\s+from|merge\s+into|truncate|create|alter|drop|grant|revoke|into\s+temp)\b/i;
+/** `set stock = stock - 1`: each run changes it again. */
+const COUNTS =
+	/\bset\b[^;]*?([\w."]+)\s*=\s*\(?\s*(?:coalesce\s*\(\s*)?(?:[\w"]+\.)?\1\b\s*(?:,[^,;()]*\))?[^,;]*?[+*/-]/i;
+const CALLS = /^\s*(?:call|exec|execute|do|begin\s+declare)\b/i;
+const READS =
+	/^\s*(?:select|with|show|explain|describe|desc|values|table|set|use|pragma|analyze|begin|commit|;|$)/i;
+
+/**
+ * What a SQL text does, by its verbs; comments and quoted text do not count. An expression that is the whole text cannot
+ * be seen: "unknown".
+ */
+export function deedOfSql(text: string): Deed {
+	const sql = text
+		.replace(/^=/, '')
+		.replace(/\{\{[^]*?\}\}/g, '$1')
+		.replace(QUIET, "''");
+	if (/^[\s$1']*$/.test(sql)) return text.trim() === '' ? 'nothing' : 'unknown';
+	if (INSERTS.test(sql)) return CONFLICT.test(sql) ? 'converges' : 'doubles';
+	if (/\bupdate\b/i.test(sql) && COUNTS.test(sql)) return 'doubles';
+	if (/\b(?:update|merge)\b/i.test(sql.replace(/\bfor\s+(?:no\s+key\s+)?update\b/gi, ''))) {
+		return 'converges';
+	}
+	if (CHANGES.test(sql.replace(/\bfor\s+(?:no\s+key\s+)?update\b/gi, ''))) return 'converges';
+	if (CALLS.test(sql)) return 'unknown';
+	return READS.test(sql) ? 'reads' : 'unknown';
+}
