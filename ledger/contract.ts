@@ -66,6 +66,8 @@ export interface ClaimItem {
 	payload?: string | null;
 	/** Digest per field that must not change under the same key. */
 	match?: Record<string, string>;
+	/** The stored decision that this work carries out. */
+	decisionKey?: string;
 }
 
 export type ClaimStatus =

@@ -1,7 +1,14 @@
+import { ActionLinks } from './action-links';
 import { Administration } from './administration';
+import { Checkpoints } from './checkpoints';
 import { LedgerConnection } from './connection';
+import { Decisions } from './decisions';
+import { Evidence } from './evidence';
+import { Reconciliation } from './reconciliation';
+import { Messages } from './messages';
 import { isNewer, schemaSource, type InstalledVersion } from './schema';
 import { readSettings, settingsDigest, type LedgerSettings } from './settings';
+import { Subscriptions } from './subscriptions';
 import { Works } from './works';
 
 /** A ledger and its pool. `createLedger` gives one of your own; nodes share one per credential and process. */
@@ -11,6 +18,27 @@ export class Ledger {
 	/** What people do: look, replay, resolve, forget, purge. */
 	readonly admin: Administration;
 
+	/** Links that replay or resolve one work, once. */
+	readonly actionLinks: ActionLinks;
+
+	/** How far runs have come. */
+	readonly checkpoints: Checkpoints;
+
+	/** What language models decided: asked once, stored, by choice approved. */
+	readonly decisions: Decisions;
+
+	/** Evidence gates: whether records may advance. */
+	readonly evidence: Evidence;
+
+	/** The target system's records against the ledger. */
+	readonly reconciliation: Reconciliation;
+
+	/** Dead letters and due retries, handed out to subscribers. */
+	readonly subscriptions: Subscriptions;
+
+	/** Messages that go out once. */
+	readonly messages: Messages;
+
 	/** @internal */
 	readonly connection: LedgerConnection;
 
@@ -19,6 +47,13 @@ export class Ledger {
 		this.connection = connection;
 		this.works = new Works(connection);
 		this.admin = new Administration(connection);
+		this.messages = new Messages(connection);
+		this.actionLinks = new ActionLinks(connection);
+		this.checkpoints = new Checkpoints(connection);
+		this.decisions = new Decisions(connection);
+		this.evidence = new Evidence(connection);
+		this.subscriptions = new Subscriptions(connection);
+		this.reconciliation = new Reconciliation(connection);
 	}
 
 	/** Installs or upgrades the schema now. Throws `LedgerError`. */

@@ -462,9 +462,12 @@ function callerFields(caller: Caller): Record<string, string> {
 }
 
 function claimDetail(item: ClaimItem): string | null {
-	return item.match === undefined || Object.keys(item.match).length === 0
+	const { decisionKey } = item;
+	const match =
+		item.match === undefined || Object.keys(item.match).length === 0 ? undefined : item.match;
+	return match === undefined && decisionKey === undefined
 		? null
-		: JSON.stringify({ match: item.match });
+		: JSON.stringify({ match, decision_key: decisionKey });
 }
 
 /** A reference is compared and sent on, so it is kept byte-equal or not at all. */
@@ -483,7 +486,8 @@ function isHeldByCaller(answer: ClaimAnswer, caller: Caller): boolean {
 	return holder === caller.execution || holder === caller.parentExecution;
 }
 
-function* chunks<Item>(
+/** Pieces of at most 5,000 items and about 16 MB of text, each for one statement. */
+export function* chunks<Item>(
 	items: Iterable<Item>,
 	characters: (item: Item) => number,
 ): Generator<Item[]> {

@@ -110,6 +110,7 @@ async function main() {
 		closers.push(() => proxy.close());
 		/** @type {ReturnType<typeof startQueueMode> | null} */
 		let queue = null;
+		let queues = 0;
 		const stopQueue = async () => {
 			const stopped = queue;
 			queue = null;
@@ -135,10 +136,12 @@ async function main() {
 				return await createLedgerDatabase(older);
 			},
 			'/queue/start': async () => {
-				const database = await createN8nDatabase(postgres, 'n8n_queue');
+				// each begins anew: its credentials are encrypted with a key of its own
+				queues += 1;
+				const database = await createN8nDatabase(postgres, `n8n_queue_${queues}`);
 				queue = startQueueMode({
 					runtime,
-					folder: path.join(FOLDER, 'queue'),
+					folder: path.join(FOLDER, `queue-${queues}`),
 					installedNodes,
 					postgres: database,
 					report,

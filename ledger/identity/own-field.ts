@@ -2,7 +2,7 @@ const HEX_64 = /^[0-9a-f]{64}$/;
 
 /**
  * Whether a value was put on an item by one of this package's nodes (`work`, `decision`, …): it
- * has a status and the hash of a work or decision. Users may rename the field, so its name does
+ * has a status and the hash of a work, decision, record or message. Users may rename the field, so its name does
  * not tell. Such a value carries a fresh token, which would make every content hash unique.
  */
 export function isOwnField(value: unknown): boolean {
@@ -17,7 +17,7 @@ export function isOwnField(value: unknown): boolean {
 	}
 	return (
 		typeof own(value, 'status') === 'string' &&
-		(isHash(own(value, 'workId')) || isHash(own(value, 'decisionKey')))
+		['workId', 'decisionKey', 'recordId', 'messageRef'].some((name) => isHash(own(value, name)))
 	);
 }
 

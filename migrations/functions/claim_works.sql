@@ -15,6 +15,8 @@ set enable_seqscan = off
 as $$
 declare
 	t claim_terms := read_claim_options(p_options);
+	-- set where claim_due_works hands work out: then the policy stored with it stays
+	v_subscription text := p_options ->> 'subscription';
 	v_started timestamptz := clock_timestamp();
 	v_now timestamptz;
 	v_new text[];
@@ -102,17 +104,18 @@ begin
 			attempt = case f.outcome when 'renewed' then 1 when 'retaken' then w.attempt + 1 else w.attempt end,
 			token = case when f.outcome in ('renewed', 'retaken') then f.token else w.token end,
 			locked_until = case
+				when f.outcome = 'retaken' and v_subscription is not null then v_now + make_interval(secs => w.lease_s)
 				when f.outcome in ('renewed', 'retaken') then v_now + t.lease
 				when f.outcome = 'resent' and w.locked_until <= v_now then v_now + t.lease
 				when f.outcome = 'resent' then w.locked_until
 			end,
 			next_attempt_at = null,
-			window_mode = case when f.outcome in ('renewed', 'retaken') then t.window_mode else w.window_mode end,
-			lease_s = case when f.outcome in ('renewed', 'retaken') then t.lease_s else w.lease_s end,
-			on_lapse = case when f.outcome in ('renewed', 'retaken') then t.on_lapse else w.on_lapse end,
-			max_attempts = case when f.outcome in ('renewed', 'retaken') then t.max_attempts else w.max_attempts end,
-			backoff_base_s = case when f.outcome in ('renewed', 'retaken') then t.backoff_base_s else w.backoff_base_s end,
-			backoff_cap_s = case when f.outcome in ('renewed', 'retaken') then t.backoff_cap_s else w.backoff_cap_s end,
+			window_mode = case when f.outcome in ('renewed', 'retaken') and v_subscription is null then t.window_mode else w.window_mode end,
+			lease_s = case when f.outcome in ('renewed', 'retaken') and v_subscription is null then t.lease_s else w.lease_s end,
+			on_lapse = case when f.outcome in ('renewed', 'retaken') and v_subscription is null then t.on_lapse else w.on_lapse end,
+			max_attempts = case when f.outcome in ('renewed', 'retaken') and v_subscription is null then t.max_attempts else w.max_attempts end,
+			backoff_base_s = case when f.outcome in ('renewed', 'retaken') and v_subscription is null then t.backoff_base_s else w.backoff_base_s end,
+			backoff_cap_s = case when f.outcome in ('renewed', 'retaken') and v_subscription is null then t.backoff_cap_s else w.backoff_cap_s end,
 			payload = case f.outcome when 'renewed' then f.payload when 'retaken' then coalesce(f.payload, w.payload)
 				when 'settled' then null else w.payload end,
 			match = case f.outcome when 'renewed' then f.detail -> 'match'
@@ -164,8 +167,10 @@ begin
 	), logged as (
 		insert into decision_log (work_id, event, outcome, generation, attempt, token, fired, checked, detail, result, external_ref)
 		select f.work_id, 'claim', a.status, coalesce((c.work).generation, (f.work).generation),
-			coalesce((c.work).attempt, (f.work).attempt), f.token, t.caller, t.checked || claim_findings(f.work),
-			jsonb_strip_nulls(jsonb_build_object('how', nullif(f.outcome, a.status), 'before',
+			coalesce((c.work).attempt, (f.work).attempt), f.token, t.caller,
+			case when v_subscription is null then t.checked
+				else jsonb_build_object('window', jsonb_build_object('mode', (f.work).window_mode)) end || claim_findings(f.work),
+			jsonb_strip_nulls(jsonb_build_object('how', nullif(f.outcome, a.status), 'subscription', v_subscription, 'before',
 				case when f.outcome in ('renewed', 'retaken') then remember_work(f.work) end)),
 			-- what a new generation clears from the row stays here
 			case when f.outcome = 'renewed' then (f.work).result end,

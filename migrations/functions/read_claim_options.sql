@@ -20,10 +20,10 @@ begin
 	t.caller := coalesce(p_options -> 'caller', '{}');
 	t.poll := coalesce((p_options ->> 'poll')::boolean, false);
 
-	-- a misspelt option must not pass as its default
-	if p_options - '{kind,version,window,lease_s,on_lapse,max_attempts,backoff_base_s,backoff_cap_s,caller,poll}'::text[] <> '{}' then
+	-- a misspelt option must not pass as its default; "subscription" is between claim_due_works and claim_works
+	if p_options - '{kind,version,window,lease_s,on_lapse,max_attempts,backoff_base_s,backoff_cap_s,caller,poll,subscription}'::text[] <> '{}' then
 		raise exception 'unknown option: %', (select string_agg(k, ', ' order by k) from jsonb_object_keys(p_options) k
-			where k <> all ('{kind,version,window,lease_s,on_lapse,max_attempts,backoff_base_s,backoff_cap_s,caller,poll}'))
+			where k <> all ('{kind,version,window,lease_s,on_lapse,max_attempts,backoff_base_s,backoff_cap_s,caller,poll,subscription}'))
 			using errcode = '22023', hint = 'The options are listed in docs/sql.md.';
 	end if;
 	if t.kind is null or t.kind = '' or position(':' in t.kind) > 0 then

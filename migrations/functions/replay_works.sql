@@ -25,16 +25,7 @@ begin
 			return query select * from hold_reply(r.ord::integer - 1, r.work_id, w, 'not_owner', '{}');
 			continue;
 		end if;
-		v_refusal := case
-			when w.state = 'failed' and w.settled_by = 'person' and w.token is null and w.next_attempt_at <= clock_timestamp()
-				then 'it is due already'
-			when w.state = 'running' and w.external_ref is not null
-				then 'a reference is recorded (' || w.external_ref || '): its effect has landed, and it is settled as done when its lease ends'
-			when w.state = 'running' and not v_force
-				then case when w.locked_until > clock_timestamp() then 'it is running until ' else 'its lease ended without a report at ' end
-					|| utc(w.locked_until) || '; replay it by force only if its owner is surely gone'
-			when w.state = 'done' and not v_again then 'it is done; to do it once more, say "run again on purpose"'
-		end;
+		v_refusal := replay_refusal(w, v_force, v_again);
 		if v_refusal is not null then
 			return query select * from hold_reply(r.ord::integer - 1, r.work_id, w, 'refused', jsonb_build_object('reason', v_refusal));
 			continue;

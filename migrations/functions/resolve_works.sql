@@ -14,6 +14,7 @@ declare
 	w work_log;
 	v_before work_log;
 	v_now timestamptz;
+	v_refusal text;
 	r record;
 begin
 	if p_landed is null then
@@ -28,13 +29,9 @@ begin
 			return query select * from hold_reply(r.ord::integer - 1, r.work_id, w, 'not_owner', '{}');
 			continue;
 		end if;
-		if not (w.state in ('held', 'dead') or (w.state = 'failed' and not w.outcome_known)) then
-			return query select * from hold_reply(r.ord::integer - 1, r.work_id, w, 'refused', jsonb_build_object('reason',
-				case w.state
-					when 'failed' then 'it failed and is known not to have landed: replay it, or wait for its next attempt'
-					when 'running' then case when w.locked_until > clock_timestamp() then 'it is running until ' || utc(w.locked_until)
-						else 'its lease ended without a report: the next claim or sweep settles it, then it can be resolved' end
-					else 'it is done already' end));
+		v_refusal := resolve_refusal(w);
+		if v_refusal is not null then
+			return query select * from hold_reply(r.ord::integer - 1, r.work_id, w, 'refused', jsonb_build_object('reason', v_refusal));
 			continue;
 		end if;
 		if not p_landed then

@@ -86,7 +86,7 @@ async function claimItems(this: IExecuteFunctions): Promise<INodeExecutionData[]
 				{
 					seconds: group.waitSeconds,
 					signal: this.getExecutionCancelSignal(),
-					freshTokens: true,
+					freshTokens: group.freshTokens,
 				},
 			);
 			group.claims.forEach((claim, i) => answered.push({ claim, answer: answers[i], group }));
@@ -229,7 +229,7 @@ async function releaseAll(
 	ledger: Ledger,
 	answered: Array<{ claim: Claim; answer: ClaimAnswer; group: ClaimGroup }>,
 ): Promise<void> {
-	const held = answered.filter(({ answer }) => answer.status === 'claimed');
+	const held = answered.filter(({ answer, claim }) => answer.status === 'claimed' && !claim.isOwn);
 	if (held.length === 0) return;
 	const [{ group }] = held;
 	// best effort: with the ledger out of reach the leases end by themselves

@@ -1,6 +1,6 @@
 import type { IDataObject } from 'n8n-workflow';
 
-import type { ClaimAnswer } from '../../ledger';
+import type { ClaimAnswer, WorkIdentity } from '../../ledger';
 import type { WorkField } from '../execution/work-field';
 import type { Claim } from './request';
 
@@ -22,9 +22,14 @@ export function outputOf(answer: ClaimAnswer): number {
 	}
 }
 
+/** What the item says of a claim besides the ledger's answer. */
+type ShownClaim = Pick<Claim, 'keyFields' | 'hints' | 'warnings' | 'canonical'> & {
+	identity: Omit<WorkIdentity, 'canonical'>;
+};
+
 /** What the item gains. Only what says something: no field of it is null. */
 export function workFieldOf(
-	claim: Claim,
+	claim: ShownClaim,
 	answer: ClaimAnswer,
 	mode: string,
 	maxAttempts: number,

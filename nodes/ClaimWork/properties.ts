@@ -256,6 +256,15 @@ export const properties: INodeProperties[] = [
 					'How often work is tried before it is dead and waits for a person. Keeps work that kills its run from doing so for ever.',
 			},
 			{
+				displayName: 'Decision Carried Out',
+				name: 'decision',
+				type: 'string',
+				default: '',
+				placeholder: 'e.g. {{ $json.decision.decisionKey }}',
+				description:
+					'Key of the stored decision (Cache LLM Decision) that this work carries out; Work Ledger → Explain shows it. Empty: the decision on the item, if it carries one.',
+			},
+			{
 				displayName: 'Field Name',
 				name: 'field',
 				type: 'string',

@@ -20,6 +20,8 @@ import {
 	type WorkIdentity,
 } from '../../ledger';
 import { callerOf } from '../execution/caller';
+import { appliedDecision } from '../execution/decision-field';
+import { checkedNumber, type NumberRange } from '../execution/number';
 import { Parameters } from '../execution/parameters';
 import {
 	answerStatus,
@@ -28,6 +30,7 @@ import {
 	fieldNameProblem,
 	openClaimsIn,
 	withoutFields,
+	type OpenField,
 } from '../execution/work-field';
 
 /** How many items are looked at for hints: they are for the person who builds the flow, not for every item. */
@@ -50,6 +53,8 @@ export interface Claim {
 	warnings: string[];
 	/** The text that was hashed, where it was asked for. */
 	canonical: string | null;
+	/** The item came with this claim (a retry that Work Ledger Trigger handed out): it was not made here. */
+	isOwn: boolean;
 }
 
 /** An item that cannot be claimed, and why, in words that tell the cure. */
@@ -69,6 +74,8 @@ export interface ClaimGroup {
 	round: number;
 	policy: NodePolicy;
 	waitSeconds: number;
+	/** The tokens were made here; a claim that the items brought with them is not given back when something fails. */
+	freshTokens: boolean;
 	claims: Claim[];
 }
 
@@ -91,7 +98,9 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 	items.forEach((input, itemIndex) => {
 		let field = DEFAULT_FIELD;
 		try {
-			field = readFieldName(parameters, itemIndex, input.json);
+			const named = readFieldName(parameters, itemIndex);
+			const open = claimInField(input.json, named);
+			field = named;
 			if (volatile !== null && !parameters.option('allowVolatileKey', itemIndex, false)) {
 				throw new Refusal('volatile_key', volatile);
 			}
@@ -103,56 +112,45 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 				parameters.read<string>('identity', itemIndex, 'fields') === 'ledger'
 					? ledgersWork(input.json, field, scope)
 					: identify(parameters, itemIndex, json, scope);
+			if (open !== undefined && open.workId !== identity.workId) {
+				field = DEFAULT_FIELD;
+				throw otherClaim(named, open);
+			}
+			const option = (name: string, fallback: number, range: NumberRange) =>
+				inRange(parameters.option<unknown>(name, itemIndex, fallback), range);
 			const policy: NodePolicy = {
 				kind: identity.kind,
 				version: identity.version,
 				window: readWindow(parameters, itemIndex, scope.apart),
 				onLapse: parameters.read<OnLapse>('onLapse', itemIndex, 'run_again'),
-				leaseSeconds: readNumber(
-					parameters,
-					itemIndex,
-					'leaseSeconds',
-					'Lease (Seconds)',
-					3600,
-					0.001,
-					31_622_400,
-				),
-				maxAttempts: readNumber(
-					parameters,
-					itemIndex,
-					'maxAttempts',
-					'Attempts',
-					5,
-					1,
-					1_000_000,
-					true,
-				),
-				backoffBaseSeconds: readNumber(
-					parameters,
-					itemIndex,
-					'backoffBaseSeconds',
-					'Retry After, at First',
-					30,
-					0,
-					31_622_400,
-				),
-				backoffCapSeconds: readNumber(
-					parameters,
-					itemIndex,
-					'backoffCapSeconds',
-					'Retry After, at Most',
-					3600,
-					0,
-					31_622_400,
-				),
+				leaseSeconds: option('leaseSeconds', 3600, {
+					label: 'Lease (Seconds)',
+					least: 0.001,
+					most: MOST_SECONDS,
+				}),
+				maxAttempts: option('maxAttempts', 5, {
+					label: 'Attempts',
+					least: 1,
+					most: 1_000_000,
+					whole: true,
+				}),
+				backoffBaseSeconds: option('backoffBaseSeconds', 30, {
+					label: 'Retry After, at First',
+					least: 0,
+					most: MOST_SECONDS,
+				}),
+				backoffCapSeconds: option('backoffCapSeconds', 3600, {
+					label: 'Retry After, at Most',
+					least: 0,
+					most: MOST_SECONDS,
+				}),
 				caller: { ...caller, runId: readRunId(parameters, itemIndex) },
 			};
-			const waitSeconds = checkedNumber(
-				parameters.read('wait', itemIndex, 0),
-				'Wait for Running Work',
-				0,
-				600,
-			);
+			const waitSeconds = inRange(parameters.read<unknown>('wait', itemIndex, 0), {
+				label: 'Wait for Running Work',
+				least: 0,
+				most: 600,
+			});
 			const payload = parameters.option('storePayload', itemIndex, true)
 				? payloadText(json)
 				: { text: null, warnings: [] };
@@ -165,13 +163,20 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 				);
 			}
 
-			const terms = JSON.stringify([policy, waitSeconds]);
+			const isOwn = open !== undefined;
+			const terms = JSON.stringify([policy, waitSeconds, isOwn]);
 			const before = seen.get(identity.workId);
 			const round =
 				before === undefined ? 0 : before.terms === terms ? before.round : before.round + 1;
 			seen.set(identity.workId, { terms, round });
 			const groupKey = `${round} ${terms}`;
-			const group = groups.get(groupKey) ?? { round, policy, waitSeconds, claims: [] };
+			const group = groups.get(groupKey) ?? {
+				round,
+				policy,
+				waitSeconds,
+				freshTokens: !isOwn,
+				claims: [],
+			};
 			groups.set(groupKey, group);
 			group.claims.push({
 				itemIndex,
@@ -180,9 +185,11 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 				item: {
 					workId: identity.workId,
 					key: identity.key,
-					token: randomUUID(),
+					// the claim that came with the item is answered "claimed" again, as long as it runs
+					token: open?.token ?? randomUUID(),
 					payload: payload.text,
 					match: matchDigests(json, matchFields),
+					decisionKey: readDecision(parameters, itemIndex, json),
 				},
 				keyFields,
 				field,
@@ -194,6 +201,7 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 				canonical: parameters.option('showCanonical', itemIndex, false)
 					? shownCanonical(identity)
 					: null,
+				isOwn,
 			});
 		} catch (error) {
 			refused.push({ itemIndex, field, message: messageOf(error), code: codeOf(error) });
@@ -206,6 +214,9 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 		response,
 	};
 }
+
+/** A leap year; of leases and delays. */
+const MOST_SECONDS = 31_622_400;
 
 class Refusal extends Error {
 	constructor(
@@ -430,20 +441,32 @@ function volatileParameters(parameters: Parameters): string | null {
 	return null;
 }
 
-function readFieldName(parameters: Parameters, itemIndex: number, json: IDataObject): string {
+function readFieldName(parameters: Parameters, itemIndex: number): string {
 	const field = parameters.option<string>('field', itemIndex, DEFAULT_FIELD);
 	const problem = fieldNameProblem(field);
 	if (problem !== null) throw new Refusal('bad_field_name', problem);
-	if (!Object.hasOwn(json, field)) return field;
-	const isAnswer = answerStatus(json[field]) !== null;
-	const [open] = isAnswer ? openClaimsIn(json[field]) : [];
+	return field;
+}
+
+/** The open claim that the item came with. Refuses a value of the item's own there, which would be lost. */
+function claimInField(json: IDataObject, field: string): OpenField | undefined {
+	if (!Object.hasOwn(json, field)) return undefined;
 	// an answer of ours that holds no claim may be replaced: so that Busy can wait and come back here
-	if (isAnswer && open === undefined) return field;
+	if (answerStatus(json[field]) !== null) {
+		const [open, another] = openClaimsIn(json[field]);
+		if (another !== undefined) throw otherClaim(field, another);
+		return open;
+	}
 	throw new Refusal(
 		'field_clash',
-		open === undefined
-			? `The item already has a field "${field}", which would be lost. Choose another name in the option "Field Name".`
-			: `The item already holds an open claim in "${field}" (${open.kind ?? 'work'} ${open.key ?? open.workId}), whose token would be lost. Choose another name in the option "Field Name".`,
+		`The item already has a field "${field}", which would be lost. Choose another name in the option "Field Name".`,
+	);
+}
+
+function otherClaim(field: string, open: OpenField): Refusal {
+	return new Refusal(
+		'field_clash',
+		`The item already holds an open claim in "${field}" (${open.kind ?? 'work'} ${open.key ?? open.workId}), whose token would be lost. Choose another name in the option "Field Name".`,
 	);
 }
 
@@ -463,6 +486,21 @@ function readWindow(parameters: Parameters, itemIndex: number, apart: boolean): 
 		);
 	}
 	return { mode, seconds };
+}
+
+/** The decision that the work carries out: named in the options, else the one on the item. */
+function readDecision(
+	parameters: Parameters,
+	itemIndex: number,
+	json: IDataObject,
+): string | undefined {
+	const given = parameters.optionText('decision', itemIndex).trim();
+	if (given === '') return appliedDecision(json) ?? undefined;
+	if (/^[0-9a-f]{64}$/.test(given)) return given;
+	throw new Refusal(
+		'bad_parameter',
+		'Decision Carried Out must be a decision key: the 64 hex digits that Cache LLM Decision puts on the item under decision.decisionKey. Leave it out to take the one on the item.',
+	);
 }
 
 /** Text, also where an expression gives a number. */
@@ -486,40 +524,14 @@ function readWindowKind(parameters: Parameters, itemIndex: number, apart: boolea
 	);
 }
 
-function readNumber(
-	parameters: Parameters,
-	itemIndex: number,
-	name: string,
-	label: string,
-	fallback: number,
-	least: number,
-	most: number,
-	whole = false,
-): number {
-	return checkedNumber(
-		parameters.option<unknown>(name, itemIndex, fallback),
-		label,
-		least,
-		most,
-		whole,
-	);
-}
-
-function checkedNumber(
-	given: unknown,
-	label: string,
-	least: number,
-	most: number,
-	whole = false,
-): number {
-	const value = typeof given === 'string' && given.trim() === '' ? NaN : Number(given);
-	if (!(value >= least && value <= most) || (whole && !Number.isInteger(value))) {
-		throw new Refusal(
-			'bad_parameter',
-			`${label} must be a ${whole ? 'whole ' : ''}number from ${least} to ${most}, not ${String(given).slice(0, 50)}.`,
-		);
+function inRange(given: unknown, range: NumberRange): number {
+	let problem: string;
+	try {
+		return checkedNumber(given, range);
+	} catch (error) {
+		problem = messageOf(error);
 	}
-	return value;
+	throw new Refusal('bad_parameter', problem);
 }
 
 /** n8n's own words for an expression that fails ("Invalid expression") do not say which one. */

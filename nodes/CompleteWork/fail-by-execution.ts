@@ -34,8 +34,16 @@ export async function failByExecution(
 	)
 		.filter((id) => id !== undefined && id !== null && id !== '')
 		.map(String);
+	if (isSample(execution) && executions[0] === String(execution?.id)) {
+		return {
+			status: 'nothing_to_fail',
+			message:
+				'This is the example that the Error Trigger shows in a manual test, with made-up execution ids: nothing was settled.',
+			works: [],
+		};
+	}
 	if (executions.length === 0) {
-		if (trigger !== undefined || execution !== undefined) {
+		if (trigger !== undefined) {
 			return {
 				status: 'nothing_to_fail',
 				message: 'A trigger failed before there was an execution: no work was claimed.',
@@ -43,7 +51,9 @@ export async function failByExecution(
 			};
 		}
 		throw new Error(
-			'There is no execution id on this item. Begin this workflow with an Error Trigger, or set Execution ID.',
+			execution === undefined
+				? 'There is no execution id on this item. Begin this workflow with an Error Trigger, or set Execution ID.'
+				: 'The Error Trigger does not say which execution failed, so its works cannot be found. Let the failed workflow save its failed production executions (workflow settings); its works are settled when their lease ends.',
 		);
 	}
 	const reason = reasonOf(execution?.error ?? trigger?.error, execution?.lastNodeExecuted);
@@ -63,6 +73,18 @@ function reasonOf(error: ExecutionError | undefined, node: string | undefined): 
 	const { message = 'The execution failed.', description } = error ?? {};
 	const why = description && description !== message ? `${message} (${description})` : message;
 	return node ? `${node}: ${why}` : why;
+}
+
+/**
+ * Run by hand, the Error Trigger makes up a failure of execution 231, a retry of 34 (n8n 2.41, ErrorTrigger.node.ts): real
+ * executions have these numbers, and their works may be running. Only the example has a number as its id.
+ */
+function isSample(execution: ErrorTriggerPayload['execution']): boolean {
+	return (
+		typeof execution?.id === 'number' &&
+		execution.error?.message === 'Example Error Message' &&
+		execution.lastNodeExecuted === 'Node With Error'
+	);
 }
 
 function summary(settled: FailedWork[]): string {

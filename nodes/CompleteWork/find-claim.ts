@@ -1,6 +1,8 @@
 import type { IDataObject, IExecuteFunctions, INodeExecutionData } from 'n8n-workflow';
 
 import { isOwnField, readField, resultText, type OpenClaim, type Works } from '../../ledger';
+import { lineageOf } from '../execution/lineage';
+import { nodesBefore, pairedItem } from '../execution/nodes-before';
 import {
 	answerStatus,
 	asWorkField,
@@ -11,9 +13,9 @@ import {
 	type OpenField,
 	type WorkField,
 } from '../execution/work-field';
-import { lineageOf } from './lineage';
 
 const CLAIM_NODE_TYPES = /(^|\.)claimWork$/;
+const TRIGGER_TYPES = /(^|\.)workLedgerTrigger$/;
 const COMPLETE_NODE_TYPES = /(^|\.)completeWork$/;
 
 /** What Complete Work answers when a claim is over for its owner. */
@@ -32,7 +34,7 @@ export interface FoundClaim {
 
 export type Search = { claims: FoundClaim[] } | { problem: string };
 
-/** A Claim Work before this node. */
+/** A Claim Work before this node, or a trigger that hands out claimed work. */
 interface ClaimNode {
 	name: string;
 	disabled: boolean;
@@ -128,7 +130,7 @@ export class ClaimSearch {
 		let settled: OpenField | null = null;
 		const settledOnTheWay = this.settledOnTheWay(itemIndex);
 		for (const node of this.claimNodesBefore()) {
-			const item = node.disabled ? null : this.pairedItem(node.name, itemIndex);
+			const item = node.disabled ? null : pairedItem(this.context, node.name, itemIndex);
 			if (item === null) continue;
 			const field = claimOn(item, fieldName);
 			if (field === null) {
@@ -185,51 +187,25 @@ export class ClaimSearch {
 		return eachOnce(origins.flatMap(({ json }) => claimOn(json, fieldName) ?? []));
 	}
 
-	/** Nearest first: `getParentNodes` alone lists outer ones first. */
 	private claimNodesBefore(): ClaimNode[] {
 		if (this.claimNodes !== null) return this.claimNodes;
-		const found: ClaimNode[] = [];
-		const seen = new Set([this.context.getNode().name]);
-		let border = [...seen];
-		while (border.length > 0) {
-			const next: string[] = [];
-			for (const name of border) {
-				const parents = this.context.getParentNodes(name, {
-					depth: 1,
-					includeNodeParameters: true,
-				});
-				for (const parent of parents) {
-					if (seen.has(parent.name)) continue;
-					seen.add(parent.name);
-					next.push(parent.name);
-					if (COMPLETE_NODE_TYPES.test(parent.type) && !parent.disabled)
-						this.completeNodes.add(parent.name);
-					if (!CLAIM_NODE_TYPES.test(parent.type)) continue;
-					const options = parent.parameters?.options as IDataObject | undefined;
-					found.push({
-						name: parent.name,
-						disabled: parent.disabled,
-						field: options?.field ?? DEFAULT_FIELD,
-					});
-				}
-			}
-			border = next;
+		const before = nodesBefore(this.context);
+		for (const { name, type, disabled } of before) {
+			if (COMPLETE_NODE_TYPES.test(type) && !disabled) this.completeNodes.add(name);
 		}
-		this.claimNodes = found;
-		return found;
-	}
-
-	/** The item of a Claim Work that this item came from; null where it did not run, or (n8n throws) pairing is lost. */
-	private pairedItem(nodeName: string, itemIndex: number): IDataObject | null {
-		try {
-			const node = this.context.getWorkflowDataProxy(itemIndex).$(nodeName) as {
-				isExecuted?: boolean;
-				item?: INodeExecutionData;
-			};
-			return node.isExecuted === true ? (node.item?.json ?? null) : null;
-		} catch {
-			return null;
-		}
+		this.claimNodes = before
+			.filter(
+				({ type, disabled, parameters }) =>
+					CLAIM_NODE_TYPES.test(type) ||
+					// a dead letter comes without a claim, and a disabled trigger lets nothing pass
+					(TRIGGER_TYPES.test(type) && !disabled && parameters.event === 'retry_due'),
+			)
+			.map(({ name, disabled, parameters }) => ({
+				name,
+				disabled,
+				field: (parameters.options as IDataObject | undefined)?.field ?? DEFAULT_FIELD,
+			}));
+		return this.claimNodes;
 	}
 
 	/** n8n pairs one item that was made of several with the first of them, so the others' claims would stay open. */

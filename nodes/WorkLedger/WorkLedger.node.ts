@@ -7,13 +7,15 @@ import {
 	type INodeTypeDescription,
 } from 'n8n-workflow';
 
+import { isLedgerError, type LedgerErrorCode } from '../../ledger';
 import { callerOf } from '../execution/caller';
 import { ledgerOf, testLedger } from '../execution/credential';
 import { errorOutputItem, isTool, nodeError, onErrorOf } from '../execution/failing-closed';
 import { Parameters } from '../execution/parameters';
 import { ALL_ITEMS, earlierTries } from './earlier-tries';
-import type { AllItemsOperation, Call, Leaving, LedgerOperation } from './operation';
+import type { AllItemsOperation, Call, Leaving, LedgerOperation, Problem } from './operation';
 import { chosenOperation, operationFields, operationProperties } from './operations';
+import { whichCheckpoint } from './which-checkpoint';
 import { whichWork } from './which-work';
 
 export class WorkLedger implements INodeType {
@@ -31,7 +33,7 @@ export class WorkLedger implements INodeType {
 		outputs: [NodeConnectionTypes.Main],
 		usableAsTool: true,
 		credentials: [{ name: 'idempotencyLedgerApi', required: true, testedBy: 'testLedger' }],
-		properties: [...operationProperties, ...whichWork, ...operationFields],
+		properties: [...operationProperties, ...whichWork, ...whichCheckpoint, ...operationFields],
 	};
 
 	methods = { credentialTest: { testLedger } };
@@ -69,13 +71,10 @@ export class WorkLedger implements INodeType {
 	}
 }
 
-/** Why an item could not be done: names the field and the cure. */
-interface Problem {
-	item: number;
-	problem: string;
-}
-
 const isProblem = (each: Leaving | Problem): each is Problem => 'problem' in each;
+
+/** A ledger that is away is asked for seconds; a thousand items would take an hour to learn the same. */
+const AWAY: ReadonlySet<LedgerErrorCode> = new Set(['unreachable', 'starting_up', 'timeout']);
 
 /** Every item's answer or problem, in order. `stop`: the first problem is the last thing that is done. */
 async function answers(
@@ -89,10 +88,15 @@ async function answers(
 	const all: Array<Leaving | Problem> = [];
 	const entries: Array<{ call: Call; value: unknown }> = [];
 	let together: AllItemsOperation | undefined;
+	let away: string | null = null;
 	for (const [itemIndex, { json }] of input.entries()) {
 		const before = answered.get(itemIndex);
 		if (before !== undefined) {
 			all.push(...before);
+			continue;
+		}
+		if (away !== null) {
+			all.push({ item: itemIndex, problem: away });
 			continue;
 		}
 		try {
@@ -110,6 +114,7 @@ async function answers(
 		} catch (error) {
 			all.push({ item: itemIndex, problem: messageOf(error) });
 			if (stop) return all;
+			if (isLedgerError(error) && AWAY.has(error.code)) away = error.message;
 		}
 	}
 	if (together === undefined || entries.length === 0) return all;

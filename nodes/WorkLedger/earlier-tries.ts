@@ -1,10 +1,10 @@
 import type { IExecuteFunctions } from 'n8n-workflow';
 
 import { isTool } from '../execution/failing-closed';
-import type { Leaving } from './operation';
+import type { Leaving, Problem } from './operation';
 
 /** What was answered per item; an operation over all items answers under `ALL_ITEMS`. */
-export type Answered = Map<number, Leaving[]>;
+export type Answered = Map<number, Array<Leaving | Problem>>;
 
 export const ALL_ITEMS = -1;
 
@@ -19,7 +19,7 @@ export function earlierTries(context: IExecuteFunctions): Answered {
 	// an agent may call its tool many times within one run, with other words each time
 	if (isTool(context)) return new Map();
 	const run = context.getExecuteData();
-	const known: Answered = answered.get(run) ?? new Map<number, Leaving[]>();
+	const known: Answered = answered.get(run) ?? (new Map() as Answered);
 	answered.set(run, known);
 	return known;
 }

@@ -19,7 +19,7 @@ export interface Call {
 	caller: Caller;
 }
 
-export type Resource = 'checkpoint' | 'message' | 'reconciliation' | 'work';
+export type Resource = 'checkpoint' | 'message' | 'reconciliation' | 'work' | 'workflow';
 
 interface Offered {
 	resource: Resource;
@@ -41,6 +41,12 @@ export interface Leaving {
 	items: number[];
 }
 
+/** Why an item could not be done: names the field and the cure. */
+export interface Problem {
+	item: number;
+	problem: string;
+}
+
 /** An operation of Work Ledger that needs all items at once. */
 export interface AllItemsOperation<T = unknown> extends Offered {
 	/**
@@ -48,8 +54,11 @@ export interface AllItemsOperation<T = unknown> extends Offered {
 	 * stops the node before `runAll`; otherwise the others go on without it.
 	 */
 	read(call: Call): T;
-	/** Called once with what was read, in the order of the items, and not at all where nothing was; throws for all of them. */
-	runAll(entries: Array<{ call: Call; value: T }>): Promise<Leaving[]>;
+	/**
+	 * Called once with what was read, in the order of the items, and not at all where nothing was. Answers a problem for an
+	 * item that could not be done; throws for all of them.
+	 */
+	runAll(entries: Array<{ call: Call; value: T }>): Promise<Array<Leaving | Problem>>;
 }
 
 export const shownFor = (resource: Resource, ...operations: string[]) => ({

@@ -4,7 +4,7 @@ import { identifyByKey } from '../../ledger';
 import { asWorkField } from '../execution/work-field';
 import type { Call } from './operation';
 
-const OPERATIONS = ['explain', 'replay', 'resolve', 'forget', 'releaseByForce'];
+const OPERATIONS = ['createLink', 'explain', 'replay', 'resolve', 'forget', 'releaseByForce'];
 
 const shown = { resource: ['work'], operation: OPERATIONS };
 

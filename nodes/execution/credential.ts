@@ -4,6 +4,7 @@ import type {
 	ICredentialsDecrypted,
 	IExecuteFunctions,
 	INodeCredentialTestResult,
+	ITriggerFunctions,
 	SSHCredentials,
 	SSHTunnelFunctions,
 } from 'n8n-workflow';
@@ -95,7 +96,7 @@ function settingsOf(
  * The ledger of the node's credential. One pool per credential and process: it outlives the execution.
  * Throws `LedgerError` for settings that cannot be right, and n8n's own error where no credential is chosen.
  */
-export async function ledgerOf(context: IExecuteFunctions): Promise<Ledger> {
+export async function ledgerOf(context: IExecuteFunctions | ITriggerFunctions): Promise<Ledger> {
 	const credential = await context.getCredentials<LedgerCredential>('idempotencyLedgerApi');
 	return sharedLedger(settingsOf(credential, context.helpers));
 }

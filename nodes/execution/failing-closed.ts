@@ -42,7 +42,7 @@ export function stopOnThrow(context: IExecuteFunctions): void {
  * inside a user's value: here the message stays, which says what is wrong and where.
  */
 export function nodeError(
-	context: IExecuteFunctions,
+	context: Pick<IExecuteFunctions, 'getNode'>,
 	message: string,
 	more: { description?: string; itemIndex?: number } = {},
 ): NodeOperationError {

@@ -1,6 +1,6 @@
-import type { Parameters } from '../execution/parameters';
+import type { Parameters } from './parameters';
 
-interface Range {
+export interface NumberRange {
 	/** The field as the editor shows it. */
 	label: string;
 	least: number;
@@ -13,7 +13,7 @@ export function readNumber(
 	parameters: Parameters,
 	itemIndex: number,
 	name: string,
-	range: Range,
+	range: NumberRange,
 ): number {
 	return checkedNumber(parameters.read<unknown>(name, itemIndex, undefined), range);
 }
@@ -22,7 +22,7 @@ export function readNumber(
  * Only a number, or text that is one: null, an empty list and false would count as 0, and a purge of what is older than
  * 0 days takes everything.
  */
-export function checkedNumber(given: unknown, { label, least, most, whole }: Range): number {
+export function checkedNumber(given: unknown, { label, least, most, whole }: NumberRange): number {
 	const isText = typeof given === 'string' && given.trim() !== '';
 	const value = typeof given === 'number' || isText ? Number(given) : NaN;
 	if (value >= least && value <= most && (whole !== true || Number.isInteger(value))) return value;

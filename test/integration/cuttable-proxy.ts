@@ -20,7 +20,11 @@ const STARTING_UP = (() => {
 	return Buffer.concat([header, fields]);
 })();
 
-export async function startProxy(target: { host: string; port: number }): Promise<CuttableProxy> {
+/** @param port Where it listens; 0: any free port. */
+export async function startProxy(
+	target: { host: string; port: number },
+	port = 0,
+): Promise<CuttableProxy> {
 	let armed: string | null = null;
 	let startUps = 0;
 	const sockets = new Set<net.Socket>();
@@ -57,7 +61,7 @@ export async function startProxy(target: { host: string; port: number }): Promis
 		client.on('close', () => upstream.destroy());
 		upstream.on('close', () => client.destroy());
 	});
-	await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+	await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
 	const proxy: CuttableProxy = {
 		port: (server.address() as net.AddressInfo).port,
 		lost: 0,

@@ -20,16 +20,20 @@ require.extensions['.ts'] = (module, filename) => {
 
 const { createLedger } = require('../../ledger');
 
-/** @typedef {{ settings: any, barrier: number, does: 'claim' | 'install', items: any[], policy: any }} Job */
+/** @typedef {{ settings: any, barrier: number, does: 'claim' | 'install' | 'lookUp' | 'subscribe', items: any[], policy: any, method: string, args: any[] }} Job */
 
 /** @param {Job} job */
-async function main({ settings, barrier, does, items, policy }) {
+async function main({ settings, barrier, does, items, policy, method, args }) {
 	const ledger = createLedger(settings);
 	const gate = new Client(settings);
 	await gate.connect();
 	await gate.query('select pg_advisory_lock_shared($1)', [barrier]);
-	const answer =
-		does === 'install' ? await ledger.install() : await ledger.works.claim(items, policy);
+	const answer = await {
+		install: () => ledger.install(),
+		claim: () => ledger.works.claim(items, policy),
+		lookUp: () => ledger.decisions.lookUp(items, policy),
+		subscribe: () => /** @type {any} */ (ledger.subscriptions)[method](...args),
+	}[does]();
 	console.log(JSON.stringify(answer));
 	process.stdin.resume().once('end', () => process.exit(0));
 }

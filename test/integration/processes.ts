@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
 import { Client } from 'pg';
 
-import type { LedgerSettings } from '../../ledger';
+import type { LedgerSettings, LookUpItem, LookUpPolicy, Subscriptions } from '../../ledger';
 import type { ClaimItem, ClaimPolicy } from '../../ledger/contract';
 import type { PostgresConfig } from '../postgres/database';
 
@@ -19,7 +19,12 @@ export interface LedgerProcess {
 export async function startTogether(
 	database: PostgresConfig,
 	settings: LedgerSettings,
-	jobs: Array<{ does: 'install' } | { does: 'claim'; items: ClaimItem[]; policy: ClaimPolicy }>,
+	jobs: Array<
+		| { does: 'install' }
+		| { does: 'claim'; items: ClaimItem[]; policy: ClaimPolicy }
+		| { does: 'lookUp'; items: LookUpItem[]; policy: LookUpPolicy }
+		| { does: 'subscribe'; method: keyof Subscriptions; args: unknown[] }
+	>,
 ): Promise<LedgerProcess[]> {
 	const barrier = 7;
 	const gate = new Client(database);

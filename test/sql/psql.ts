@@ -73,6 +73,8 @@ export async function psqlScript(config: PostgresConfig, script: string): Promis
 	});
 	let errors = '';
 	child.stderr?.on('data', (chunk) => (errors += String(chunk)));
+	// psql ends at the first error, before it has read a longer script to its end
+	child.stdin?.on('error', () => undefined);
 	child.stdin?.end(script);
 	const code = await new Promise((resolve) => child.once('close', resolve));
 	if (code !== 0) throw new Error(errors);

@@ -303,14 +303,20 @@ describe("by the ledger's work", () => {
 		expect((await stage.rows(kind)).map(({ key }) => key)).toEqual([odd, plain].sort());
 	});
 
-	test('an open claim on the item is not overwritten', async () => {
+	test('the claim that the item brings is recognised: the same token, no second attempt', async () => {
 		const kind = stage.newKind();
 		const ran = await stage.run({
 			items: orders(1),
 			nodes: [claim(byOrder(kind)), claim(byLedger(kind), {}, 'Again')],
 		});
-		expect(ran.error?.message).toMatch(/already holds an open claim in "work"/);
+		expect(ran.error).toBeNull();
+		const [first] = ran.json('Claim Work').map(({ work }) => work as IDataObject);
+		expect(ran.json('Again').map(({ work }) => work)).toMatchObject([
+			{ status: 'claimed', token: first.token, attempt: 1 },
+		]);
 		expect(await stage.works(kind)).toEqual(['1 running']);
+		const { work_id: workId } = (await stage.rows(kind))[0];
+		expect(await stage.ledger.history({ workId })).toEqual(['claim: claimed']);
 	});
 
 	test('without a kind, neither on the item nor on the node, it is refused', async () => {

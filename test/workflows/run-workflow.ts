@@ -21,9 +21,13 @@ import {
 } from 'n8n-workflow';
 
 import type { LedgerSettings } from '../../ledger';
+import { CacheLlmDecision } from '../../nodes/CacheLlmDecision/CacheLlmDecision.node';
+import { CheckEvidenceGate } from '../../nodes/CheckEvidenceGate/CheckEvidenceGate.node';
 import { ClaimWork } from '../../nodes/ClaimWork/ClaimWork.node';
 import { CompleteWork } from '../../nodes/CompleteWork/CompleteWork.node';
+import { SendOnceTelegram } from '../../nodes/SendOnceTelegram/SendOnceTelegram.node';
 import { WorkLedger } from '../../nodes/WorkLedger/WorkLedger.node';
+import { WorkLedgerTrigger } from '../../nodes/WorkLedgerTrigger/WorkLedgerTrigger.node';
 
 /** n8n-core's own copy of the container: another one would not reach it. */
 const { Container } = createRequire(require.resolve('n8n-core'))('@n8n/di') as {
@@ -68,6 +72,10 @@ export type Merging = (
 const CLAIM_TYPE = 'n8n-nodes-idempotency.claimWork';
 const COMPLETE_TYPE = 'n8n-nodes-idempotency.completeWork';
 const LEDGER_TYPE = 'n8n-nodes-idempotency.workLedger';
+const DECISION_TYPE = 'n8n-nodes-idempotency.cacheLlmDecision';
+const GATE_TYPE = 'n8n-nodes-idempotency.checkEvidenceGate';
+const TRIGGER_TYPE = 'n8n-nodes-idempotency.workLedgerTrigger';
+const TELEGRAM_TYPE = 'n8n-nodes-idempotency.sendOnceTelegram';
 const START_TYPE = 'test.start';
 const STEP_TYPE = 'test.step';
 const MERGE_TYPE = 'test.merge';
@@ -106,6 +114,48 @@ export function workLedgerTool(
 	return { name: 'Work Ledger', type: `${LEDGER_TYPE}Tool`, parameters, settings };
 }
 
+/** Cache LLM Decision, named after its operation unless a name is given. */
+export function decision(
+	operation: string,
+	parameters: IDataObject = {},
+	settings: NodeSettings = {},
+	name = { lookUp: 'Look Up', store: 'Store' }[operation] ?? operation,
+): NodeOfTest {
+	return { name, type: DECISION_TYPE, parameters: { operation, ...parameters }, settings };
+}
+
+/** Cache LLM Decision as n8n clones it for an agent. */
+export function decisionTool(operation: string, parameters: IDataObject = {}, settings: NodeSettings = {}): NodeOfTest {
+	return { ...decision(operation, parameters, settings), type: `${DECISION_TYPE}Tool` };
+}
+
+export function gate(
+	parameters: IDataObject,
+	settings: NodeSettings = {},
+	name = 'Check Evidence Gate',
+): NodeOfTest {
+	return { name, type: GATE_TYPE, parameters, settings };
+}
+
+/** Check Evidence Gate as n8n clones it for an agent. */
+export function gateTool(parameters: IDataObject, settings: NodeSettings = {}): NodeOfTest {
+	return { name: 'Check Evidence Gate', type: `${GATE_TYPE}Tool`, parameters, settings };
+}
+
+/** Send-Once Telegram, named like its node unless a name is given. */
+export function telegram(
+	parameters: IDataObject,
+	settings: NodeSettings = {},
+	name = 'Telegram',
+): NodeOfTest {
+	return { name, type: TELEGRAM_TYPE, parameters, settings };
+}
+
+/** Send-Once Telegram as n8n clones it for an agent. */
+export function telegramTool(parameters: IDataObject, settings: NodeSettings = {}): NodeOfTest {
+	return { ...telegram(parameters, settings), type: `${TELEGRAM_TYPE}Tool` };
+}
+
 /** A node whose work is a function: an HTTP call, a Code node, an error. */
 export function step(name: string, run: Step, settings: NodeSettings = {}): NodeOfTest {
 	return { name, type: STEP_TYPE, parameters: {}, settings, step: run };
@@ -136,7 +186,11 @@ export interface Flow {
 	links?: Link[];
 	/** A function is asked anew each time a node looks at its credential. */
 	credential: LedgerSettings | (() => LedgerSettings);
+	/** What n8n's own Telegram credential holds. */
+	telegram?: { accessToken: string; baseUrl: string };
 	items: IDataObject[] | INodeExecutionData[];
+	/** Parameters of Work Ledger Trigger, where that is the node that emits the items; its name is `Start` all the same. */
+	trigger?: IDataObject;
 	executionId?: string;
 	/** The execution that calls this one as a sub-workflow. */
 	parentExecutionId?: string;
@@ -175,7 +229,12 @@ export async function runWorkflow(flow: Flow): Promise<Ran> {
 		nodeTypes: nodeTypes(steps),
 		settings: { executionOrder: 'v1' },
 		nodes: [
-			{ name: 'Start', type: START_TYPE, parameters: {}, settings: {} },
+			{
+				name: 'Start',
+				type: flow.trigger === undefined ? START_TYPE : TRIGGER_TYPE,
+				parameters: flow.trigger ?? {},
+				settings: {},
+			},
 			...flow.nodes,
 		].map((node, at) => asNode(node, at)),
 		connections: connections(flow),
@@ -203,9 +262,11 @@ export async function runWorkflow(flow: Flow): Promise<Ran> {
 		instanceBaseUrl: '',
 		credentialsHelper: {
 			isCredentialUsableByNode: () => true,
-			getDecrypted: async () =>
+			getDecrypted: async (_: unknown, __: unknown, type: string) =>
 				await Promise.resolve(
-					typeof flow.credential === 'function' ? flow.credential() : flow.credential,
+					type === 'telegramApi'
+						? flow.telegram
+						: typeof flow.credential === 'function' ? flow.credential() : flow.credential,
 				),
 			getParentTypes: () => [],
 		},
@@ -294,8 +355,15 @@ function nodeTypes(steps: Map<string, NodeOfTest>): INodeTypes {
 		[CLAIM_TYPE]: new ClaimWork(),
 		[`${CLAIM_TYPE}Tool`]: new ClaimWork(),
 		[COMPLETE_TYPE]: new CompleteWork(),
+		[DECISION_TYPE]: new CacheLlmDecision(),
+		[`${DECISION_TYPE}Tool`]: new CacheLlmDecision(),
+		[GATE_TYPE]: new CheckEvidenceGate(),
+		[`${GATE_TYPE}Tool`]: new CheckEvidenceGate(),
+		[TRIGGER_TYPE]: new WorkLedgerTrigger(),
 		[LEDGER_TYPE]: new WorkLedger(),
 		[`${LEDGER_TYPE}Tool`]: new WorkLedger(),
+		[TELEGRAM_TYPE]: new SendOnceTelegram(),
+		[`${TELEGRAM_TYPE}Tool`]: new SendOnceTelegram(),
 	};
 	return {
 		getByName: (type) => types[type],
@@ -313,7 +381,12 @@ function asNode({ name, type, parameters, settings }: NodeOfTest, at: number): I
 		position: [at * 200, 0],
 		parameters: parameters as INode['parameters'],
 		...(type.startsWith('n8n-nodes-idempotency.')
-			? { credentials: { idempotencyLedgerApi: { id: '1', name: 'Ledger' } } }
+			? {
+					credentials: {
+						idempotencyLedgerApi: { id: '1', name: 'Ledger' },
+						...(type.startsWith(TELEGRAM_TYPE) ? { telegramApi: { id: '2', name: 'Bot' } } : {}),
+					},
+				}
 			: {}),
 		...settings,
 	};

@@ -814,6 +814,27 @@ describe('Retry On Fail', () => {
 		expect(ran.json('Work Ledger').map(({ status }) => status)).toEqual(['replayed', 'replayed']);
 	});
 
+	test('a ledger out of reach is asked for one item, and every item says so (case 126)', async () => {
+		let looks = 0;
+		const credential = () => {
+			looks++;
+			return { ...stage.ledger.settings, host: '127.0.0.1', port: 1 };
+		};
+		const ran = await stage.run({
+			items: orders(1, 2, 3, 4),
+			nodes: [
+				workLedger(
+					{ operation: 'replay', ...byKey(stage.newKind()) },
+					{ onError: 'continueRegularOutput' },
+				),
+			],
+			credential,
+		});
+		expect(looks).toBe(1);
+		expect(ran.json('Work Ledger').map(({ order }) => order)).toEqual([1, 2, 3, 4]);
+		for (const { error } of ran.json('Work Ledger')) expect(error).toMatch(/cannot be reached/);
+	});
+
 	test('a later run of the node answers anew', async () => {
 		const kind = stage.newKind();
 		await brought(kind, 'dead');

@@ -2,10 +2,22 @@ import type { INodeProperties } from 'n8n-workflow';
 
 import type { Parameters } from '../../execution/parameters';
 import type { AllItemsOperation, LedgerOperation, Resource } from '../operation';
+import { checkWorkflow } from './check-workflow.operation';
+import { checkpointContinueAfter } from './checkpoint-continue-after.operation';
+import { checkpointGet } from './checkpoint-get.operation';
+import { checkpointList } from './checkpoint-list.operation';
+import { checkpointReset } from './checkpoint-reset.operation';
+import { checkpointSave } from './checkpoint-save.operation';
+import { createLink } from './create-link.operation';
 import { explain } from './explain.operation';
 import { forget } from './forget.operation';
 import { list } from './list.operation';
+import { lookAtLink } from './look-at-link.operation';
+import { messageList } from './message-list.operation';
+import { messageResolve } from './message-resolve.operation';
 import { purge } from './purge.operation';
+import { reconcile } from './reconcile.operation';
+import { redeemLink } from './redeem-link.operation';
 import { releaseByForce } from './release-by-force.operation';
 import { replay } from './replay.operation';
 import { resolve } from './resolve.operation';
@@ -15,10 +27,22 @@ type Operation = LedgerOperation | AllItemsOperation;
 
 /** In the order the editor shows them: by resource, then by name. */
 const OPERATIONS: Operation[] = [
+	checkWorkflow,
+	checkpointContinueAfter,
+	checkpointGet,
+	checkpointList,
+	checkpointReset,
+	checkpointSave,
+	createLink,
 	explain,
 	forget,
 	list,
+	lookAtLink,
+	messageList,
+	messageResolve,
 	purge,
+	reconcile,
+	redeemLink,
 	releaseByForce,
 	replay,
 	resolve,
@@ -27,10 +51,34 @@ const OPERATIONS: Operation[] = [
 
 const RESOURCES: Array<{ name: string; value: Resource; description: string; first: string }> = [
 	{
+		name: 'Checkpoint',
+		value: 'checkpoint',
+		description: 'How far a run has come, so that the next one goes on there',
+		first: 'get',
+	},
+	{
+		name: 'Message',
+		value: 'message',
+		description: 'Telegram messages of which nobody knows whether they arrived',
+		first: 'list',
+	},
+	{
+		name: 'Reconciliation',
+		value: 'reconciliation',
+		description: "The target system's records against the ledger",
+		first: 'reconcile',
+	},
+	{
 		name: 'Work',
 		value: 'work',
 		description: 'One piece of work, or many: what happened to it, and putting it right',
 		first: 'explain',
+	},
+	{
+		name: 'Workflow',
+		value: 'workflow',
+		description: "A workflow's JSON: which of its steps would have their effect twice",
+		first: 'check',
 	},
 ];
 

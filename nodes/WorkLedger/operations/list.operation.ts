@@ -1,7 +1,7 @@
 import type { IDataObject } from 'n8n-workflow';
 
 import type { WorkFilter, WorkState } from '../../../ledger';
-import { checkedNumber, readNumber } from '../number';
+import { checkedNumber, readNumber } from '../../execution/number';
 import { shownFor, type LedgerOperation } from '../operation';
 import { standing } from '../story';
 

@@ -1,4 +1,4 @@
-import { readNumber } from '../number';
+import { readNumber } from '../../execution/number';
 import { shownFor, type LedgerOperation } from '../operation';
 
 const DAY_SECONDS = 86_400;

@@ -1,6 +1,6 @@
 import type { IDataObject } from 'n8n-workflow';
 
-import { readNumber } from '../number';
+import { readNumber } from '../../execution/number';
 import { shownFor, type LedgerOperation } from '../operation';
 
 export const statistics: LedgerOperation = {

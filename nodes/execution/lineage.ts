@@ -6,8 +6,8 @@ import type {
 	ITaskData,
 } from 'n8n-workflow';
 
-import { resultText } from '../../ledger';
-import { answerStatus } from '../execution/work-field';
+import { isOwnField, resultText } from '../../ledger';
+import { answerStatus } from './work-field';
 
 export interface Lineage {
 	/** The items of the given nodes that an input item was put together from. */
@@ -89,7 +89,7 @@ function guessedInput(
 	const input = runData[previousNode]?.[previousNodeRun]?.data?.main?.[previousNodeOutput] ?? [];
 	if (input.length < 2) return null;
 	const isChosen =
-		Object.values(json).some((value) => answerStatus(value) !== null) ||
+		Object.values(json).some((value) => isOwnField(value) || answerStatus(value) !== null) ||
 		resultText(json).text === resultText(input[0].json).text;
 	return isChosen ? null : [...input.keys()];
 }

@@ -1,0 +1,389 @@
+import { readField } from './identity';
+import type { SchemaCheck } from './decision-schema';
+
+/**
+ * What came back from a model, in the shapes of n8n's model nodes and of the common HTTP interfaces, and whether it may be
+ * kept as a decision.
+ */
+
+/** What the answer must be. */
+export type AnswerForm = 'object' | 'json' | 'text';
+
+export interface AnswerTerms {
+	form: AnswerForm;
+	/** Names of fields that the value must hold. */
+	requiredFields: string[];
+	schema?: SchemaCheck;
+	/** Where the step before the ledger drops it (n8n's chains do), a person may say what it was. */
+	finishReason?: string;
+}
+
+export interface ModelAnswer {
+	/** The value to keep, before it is parsed: text, or data that a parser or tool call gave. */
+	content: unknown;
+	finishReason: string | null;
+	inputTokens: number | null;
+	outputTokens: number | null;
+	/** What failed, where the body says so. */
+	error: string | null;
+}
+
+/** An answer that may be stored. */
+export interface UsableAnswer {
+	/** As JSON text. */
+	valueText: string;
+	/** What the model said, word for word, as a JSON text. */
+	rawText: string;
+}
+
+/** Bytes of JSON text of a value; the raw answer likewise. */
+export const MAX_DECISION_BYTES = 1024 * 1024;
+
+const CUT_OFF = new Set([
+	...[
+		'length',
+		'max_tokens',
+		'max_output_tokens',
+		'model_length',
+		'model_context_window_exceeded',
+		'incomplete',
+	],
+]);
+const FILTERED = new Set([
+	...[
+		'content_filter',
+		'content_filtered',
+		'guardrail_intervened',
+		'refusal',
+		'safety',
+		'recitation',
+		'language',
+	],
+	...[
+		'blocklist',
+		'prohibited_content',
+		'spii',
+		'image_safety',
+		'malformed_function_call',
+		'error',
+		'failed',
+	],
+]);
+
+type Members = Record<string, unknown>;
+
+/** Reads the answer out of what a model's step gave. An item of no known shape is itself the answer. */
+export function readModelAnswer(json: Members): ModelAnswer {
+	const answer: ModelAnswer = {
+		content: undefined,
+		finishReason: null,
+		inputTokens: null,
+		outputTokens: null,
+		error: errorIn(json),
+	};
+	const usage = membersOf(json.usage ?? json.usageMetadata ?? json.tokenUsage);
+	answer.inputTokens = count(
+		usage.prompt_tokens ??
+			usage.input_tokens ??
+			usage.promptTokenCount ??
+			usage.promptTokens ??
+			json.prompt_eval_count,
+	);
+	answer.outputTokens = count(
+		usage.completion_tokens ??
+			usage.output_tokens ??
+			usage.candidatesTokenCount ??
+			usage.completionTokens ??
+			json.eval_count,
+	);
+
+	const [choice] = listOf(json.choices);
+	const [candidate] = listOf(json.candidates);
+	const { blockReason } = membersOf(json.promptFeedback);
+	if (choice !== undefined) {
+		// OpenAI and what speaks like it
+		answer.finishReason = textOrNull(choice.finish_reason ?? choice.native_finish_reason);
+		answer.content = messageContent(membersOf(choice.message), choice.text);
+		if (typeof membersOf(choice.message).refusal === 'string') answer.finishReason = 'refusal';
+	} else if (candidate !== undefined || typeof blockReason === 'string') {
+		// Gemini
+		answer.finishReason = textOrNull(candidate?.finishReason ?? blockReason);
+		answer.content = membersOf(candidate?.content).parts;
+	} else if (typeof json.stop_reason === 'string' && json.content !== undefined) {
+		// Anthropic
+		answer.finishReason = json.stop_reason;
+		answer.content = json.content;
+	} else if (Array.isArray(json.output) && typeof json.status === 'string') {
+		// OpenAI's Responses
+		const { reason } = membersOf(json.incomplete_details);
+		answer.finishReason =
+			json.status === 'completed' ? 'stop' : (textOrNull(reason) ?? json.status);
+		answer.content = responseContent(json.output);
+	} else if (isMembers(json.message) && json.message.content !== undefined) {
+		// Ollama, and n8n's OpenAI node
+		answer.finishReason = textOrNull(json.finish_reason ?? json.done_reason);
+		answer.content = messageContent(json.message, undefined);
+	} else {
+		answer.finishReason = textOrNull(json.finish_reason ?? json.finishReason ?? json.stop_reason);
+		answer.content = chainContent(json);
+	}
+	return answer;
+}
+
+/** The answer as it may be stored, or why it may not. Never throws. */
+export function usableAnswer(
+	answer: ModelAnswer,
+	terms: AnswerTerms,
+): UsableAnswer | { problem: string; rawText: string } {
+	const raw = rawOf(answer.content);
+	const finishReason = terms.finishReason ?? answer.finishReason;
+	const problem = (words: string) => ({ problem: words, rawText: raw });
+	if (answer.error !== null) return problem(`The model's step failed: ${answer.error}`);
+	const ended = finishReason?.trim().toLowerCase() ?? '';
+	if (CUT_OFF.has(ended)) {
+		return problem(
+			`The answer was cut off (finish reason "${finishReason}"). Raise the token limit, or ask for less.`,
+		);
+	}
+	if (FILTERED.has(ended))
+		return problem(`The model did not answer (finish reason "${finishReason}").`);
+	const flat = flattened(answer.content);
+	if ('problem' in flat) return problem(flat.problem);
+
+	const isText = typeof flat.content === 'string';
+	let value: unknown = flat.content;
+	if (isText) {
+		const text = (flat.content as string).trim();
+		if (text === '') return problem('The answer is empty.');
+		if (/^Agent stopped due to (max iterations|iteration limit or time limit)\.?$/.test(text)) {
+			return problem(
+				'The agent reached its limit before it had an answer. Raise "Max Iterations", or give it fewer tools.',
+			);
+		}
+		if (isLost(text)) {
+			return problem(
+				`The answer is the text "${text.slice(0, 40)}": a step before this one turned an object into text.`,
+			);
+		}
+		if (terms.form !== 'text') {
+			const parsed = parsedAnswer(text);
+			if (parsed === undefined) {
+				return problem(
+					`The answer is not JSON: "${text.slice(0, 80).toWellFormed()}". If text is what you want, set "The Answer Must Be" to Text.`,
+				);
+			}
+			value = parsed.value;
+		}
+	} else if (flat.content === undefined || flat.content === null) {
+		return problem('No answer was found in the item. Say where it stands under "Answer".');
+	}
+	if (terms.form === 'object' && !isMembers(value)) {
+		return problem(`The answer is ${kindOf(value)}, but an object is required.`);
+	}
+	if (terms.form === 'text' && typeof value !== 'string') {
+		return problem(`The answer is ${kindOf(value)}, but text is required.`);
+	}
+	const lost = lostIn(value);
+	if (lost !== null)
+		return problem(
+			`The field "${lost}" holds "[object Object]": its value was lost before it came here.`,
+		);
+	const missing = terms.requiredFields.filter(
+		(name) => !isMembers(value) || isMissing(readField(value, name).value),
+	);
+	if (missing.length > 0) {
+		return problem(
+			`The answer lacks ${missing.length === 1 ? 'the field' : 'the fields'} ${missing.join(', ')}.`,
+		);
+	}
+	if (terms.schema !== undefined) {
+		const unfit = terms.schema.problemOf(value);
+		if (unfit !== null) return problem(unfit);
+	}
+	let valueText: string;
+	try {
+		valueText = JSON.stringify(value);
+	} catch {
+		return problem('The answer cannot be written as JSON.');
+	}
+	for (const [what, text] of [
+		['value', valueText],
+		['raw text', raw],
+	]) {
+		const bytes = Buffer.byteLength(text);
+		if (bytes > MAX_DECISION_BYTES) {
+			return {
+				problem: `The ${what} is too large to store: ${bytes} bytes of ${MAX_DECISION_BYTES}.`,
+				rawText: 'null',
+			};
+		}
+	}
+	return { valueText, rawText: raw };
+}
+
+/** A body that reports a failure in the place of an answer. */
+function errorIn(json: Members): string | null {
+	const { error } = json;
+	if (error !== undefined && error !== null && error !== false && error !== '') {
+		const { message, type, code } = membersOf(error);
+		const words =
+			typeof error === 'string' ? error : (message ?? type ?? code ?? 'the body holds an error');
+		return String(words).slice(0, 500);
+	}
+	const status = Number(json.statusCode ?? 200);
+	if (status >= 400) return `HTTP status ${status}`;
+	return json.type === 'error' || json.object === 'error'
+		? (textOrNull(json.message) ?? 'the body is an error')
+		: null;
+}
+
+/** What a message says: its text, its blocks, or the arguments of the one tool that it calls. */
+function messageContent(message: Members, otherwise: unknown): unknown {
+	const { content } = message;
+	const isEmpty = content === undefined || content === null || content === '';
+	const [call, ...more] = listOf(message.tool_calls);
+	if (isEmpty && call !== undefined && more.length === 0) return membersOf(call.function).arguments;
+	return isEmpty ? otherwise : content;
+}
+
+function responseContent(output: unknown[]): unknown {
+	const entries = listOf(output);
+	const messages = entries.filter(({ type }) => type === 'message');
+	if (messages.length > 0) return messages.flatMap(({ content }) => listOf(content));
+	const calls = entries.filter(({ type }) => type === 'function_call');
+	return calls.length === 1 ? calls[0].arguments : undefined;
+}
+
+/** Names beside the answer in what n8n's chains and agents give. */
+const BESIDE = new Set([
+	'intermediateSteps',
+	'sessionId',
+	'finish_reason',
+	'finishReason',
+	'stop_reason',
+	'usage',
+	'tokenUsage',
+	'model',
+	'id',
+]);
+
+/** Basic LLM Chain: `text`, or `output` with a parser. Agent: `output`. Else the item itself. */
+function chainContent(json: Members): unknown {
+	const names = Object.keys(json).filter((name) => !BESIDE.has(name));
+	if (names.length === 1) {
+		const [name] = names;
+		if (['text', 'output', 'content', 'response', 'completion', 'message'].includes(name)) {
+			const value = json[name];
+			return isMembers(value) && Object.keys(value).length === 1 && typeof value.text === 'string'
+				? value.text
+				: value;
+		}
+	}
+	return names.length === 0 ? undefined : json;
+}
+
+/** Content blocks as one text, or the input of the one tool that they call (case 77). */
+function flattened(content: unknown): { content: unknown } | { problem: string } {
+	if (!Array.isArray(content) || content.length === 0) return { content };
+	const blocks: unknown[] = content;
+	if (!blocks.every(isMembers)) return { content };
+	const isBlock = (block: Members) =>
+		typeof block.type === 'string' ||
+		typeof block.text === 'string' ||
+		isMembers(block.functionCall);
+	if (!blocks.every(isBlock)) return { content };
+	const saying = blocks.filter(
+		({ type, thought }) =>
+			!['thinking', 'redacted_thinking', 'reasoning'].includes(String(type)) && thought !== true,
+	);
+	const texts = saying.filter(({ text }) => typeof text === 'string');
+	const calls = saying.filter(
+		({ type, functionCall }) => type === 'tool_use' || isMembers(functionCall),
+	);
+	if (texts.length + calls.length < saying.length) {
+		const other = saying.find((block) => !texts.includes(block) && !calls.includes(block));
+		// a list of typed objects may well be what was asked for
+		if (texts.length === 0 && calls.length === 0) return { content };
+		return {
+			problem: `The answer holds a block of type "${String(other?.type)}", which has no text.`,
+		};
+	}
+	const text = texts.map((block) => String(block.text)).join('');
+	if (calls.length === 0) return { content: text };
+	if (calls.length > 1)
+		return { problem: `The answer calls ${calls.length} tools: a decision is one value.` };
+	return { content: calls[0].input ?? membersOf(calls[0].functionCall).args };
+}
+
+/** The JSON of a text, also inside one code fence; undefined where it is none. */
+function parsedAnswer(text: string): { value: unknown } | undefined {
+	const fenced = /^```[\w-]*[ \t]*\r?\n([^]*?)\r?\n?```$/.exec(text);
+	try {
+		return { value: JSON.parse(fenced === null ? text : fenced[1]) as unknown };
+	} catch {
+		return undefined;
+	}
+}
+
+/** What the model said, as JSON text. */
+function rawOf(content: unknown): string {
+	try {
+		return (JSON.stringify(content) as string | undefined) ?? 'null';
+	} catch {
+		return 'null';
+	}
+}
+
+function isLost(text: string): boolean {
+	return /^(\[object Object\][,\s]*)+$/.test(text) || text === 'undefined';
+}
+
+/** The path of a text that is what is left of an object; null where there is none. */
+function lostIn(value: unknown): string | null {
+	const open: Array<[string, unknown]> = [['', value]];
+	const seen = new Set<unknown>();
+	for (let next = open.pop(); next !== undefined; next = open.pop()) {
+		const [path, one] = next;
+		if (typeof one === 'string' && /^(\[object Object\][,\s]*)+$/.test(one.trim())) return path;
+		if (typeof one !== 'object' || one === null || seen.has(one)) continue;
+		seen.add(one);
+		for (const [name, inner] of Object.entries(one))
+			open.push([path === '' ? name : `${path}.${name}`, inner]);
+	}
+	return null;
+}
+
+function isMissing(value: unknown): boolean {
+	return (
+		value === undefined || value === null || (typeof value === 'string' && value.trim() === '')
+	);
+}
+
+function kindOf(value: unknown): string {
+	if (value === null) return 'null';
+	return Array.isArray(value)
+		? 'a list'
+		: typeof value === 'object'
+			? 'an object'
+			: `a ${typeof value}`;
+}
+
+function isMembers(value: unknown): value is Members {
+	return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function membersOf(value: unknown): Members {
+	return isMembers(value) ? value : {};
+}
+
+function listOf(value: unknown): Members[] {
+	return Array.isArray(value) ? (value as unknown[]).filter(isMembers) : [];
+}
+
+function textOrNull(value: unknown): string | null {
+	return typeof value === 'string' && value !== '' ? value : null;
+}
+
+function count(value: unknown): number | null {
+	return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null;
+}

@@ -1,0 +1,110 @@
+import type {
+	IDataObject,
+	IExecuteFunctions,
+	INodeExecutionData,
+	NodeOperationError,
+} from 'n8n-workflow';
+
+import { asDecisionField, freeDecisionField, openDecision } from '../execution/decision-field';
+import { errorOutputItem, isTool, nodeError, onErrorOf } from '../execution/failing-closed';
+import { withField, withInputError } from '../execution/work-field';
+
+export interface ItemProblem {
+	itemIndex: number;
+	field: string;
+	message: string;
+	/** `error`: the ledger could not be asked; else the item cannot be used. */
+	status: 'refused' | 'error';
+}
+
+/** Where each item leaves, in the order of the input. */
+export class Placement {
+	readonly problems: ItemProblem[] = [];
+	private readonly placed: Array<{ output: number; item: INodeExecutionData } | undefined>;
+	private readonly items: INodeExecutionData[];
+	private readonly tool: boolean;
+
+	/** @param names The operation's outputs; what is in doubt leaves by the last. */
+	constructor(
+		private readonly context: IExecuteFunctions,
+		private readonly names: readonly string[],
+	) {
+		this.items = context.getInputData();
+		this.placed = new Array<undefined>(this.items.length);
+		this.tool = isTool(context);
+	}
+
+	/** Whether a problem stops the workflow. */
+	get stops(): boolean {
+		return onErrorOf(this.context) === 'stop' && !this.tool;
+	}
+
+	place(itemIndex: number, output: number, field: string, value: IDataObject): void {
+		const item = this.tool
+			? { json: { response: toolText(value), [field]: value }, pairedItem: { item: itemIndex } }
+			: withField(this.items[itemIndex], itemIndex, field, value);
+		this.placed[itemIndex] = { output: this.tool ? 0 : output, item };
+	}
+
+	problem(problem: ItemProblem): void {
+		this.problems.push(problem);
+		const { itemIndex, field, message, status } = problem;
+		const input = this.items[itemIndex];
+		const last = this.names.length - 1;
+		if (onErrorOf(this.context) === 'errorOutput' && !this.tool) {
+			const value = withInputError(input, field, { status, message });
+			const item = errorOutputItem(itemIndex, input, message, { [field]: value });
+			this.placed[itemIndex] = { output: last, item };
+			return;
+		}
+		// the question stays on the item: it may come back when the cause is mended
+		const open = asDecisionField(input.json[field]);
+		if (status === 'error' && openDecision(open) !== null) {
+			this.place(itemIndex, last, field, { ...open, status, message });
+		} else {
+			this.place(itemIndex, last, freeDecisionField(input.json, field), { status, message });
+		}
+	}
+
+	/** Throw it where problems stop the workflow. */
+	error(nothingElse: string): NodeOperationError {
+		const [first, ...others] = this.problems;
+		if (others.length === 0) {
+			return nodeError(this.context, first.message, {
+				description: nothingElse,
+				itemIndex: first.itemIndex,
+			});
+		}
+		const shown = this.problems
+			.slice(0, 20)
+			.map(({ itemIndex, message }) => `Item ${itemIndex}: ${message}`);
+		const more = this.problems.length > 20 ? ` (and ${this.problems.length - 20} more)` : '';
+		return nodeError(this.context, `${this.problems.length} items have a problem`, {
+			description: `${shown.join(' ')}${more} ${nothingElse}`,
+			itemIndex: first.itemIndex,
+		});
+	}
+
+	outputs(): INodeExecutionData[][] {
+		const outputs: INodeExecutionData[][] = this.names.map(() => []);
+		for (const placed of this.placed) {
+			if (placed !== undefined) outputs[placed.output].push(placed.item);
+		}
+		return outputs;
+	}
+}
+
+/** What an agent reads: the sentence, and the value where there is one to go by. */
+function toolText(value: IDataObject): string {
+	const handedOut = ['replay', 'stored', 'superseded', 'approved'].includes(String(value.status));
+	return `${String(value.message)}${handedOut && value.value !== undefined ? ` Decision: ${JSON.stringify(value.value)}` : ''}`;
+}
+
+/** n8n's own words for an expression that fails do not say which one. */
+export function messageOf(error: unknown): string {
+	const message = error instanceof Error ? error.message : String(error);
+	const { context } = error as { context?: { parameter?: unknown } };
+	return typeof context?.parameter === 'string'
+		? `The expression of the parameter "${context.parameter}" fails for this item: ${message}`
+		: message;
+}

@@ -1,0 +1,111 @@
+import {
+	executeFilterCondition,
+	isFilterValue,
+	type FilterConditionValue,
+	type FilterValue,
+	type IDataObject,
+	type INodeParameters,
+} from 'n8n-workflow';
+
+import { foundText, isPresent, type EvidenceRule } from '../../ledger';
+
+/** These ask for nothing to be there, so nothing has to be. */
+const ASKS_FOR_NOTHING = new Set(['notExists', 'empty']);
+
+/**
+ * A rule out of n8n's condition builder. n8n decides each condition by itself; two of its ways would let a record pass
+ * without evidence: a form that was not filled in compares '' with '' and is true, and "is not equal to" is true for a
+ * field that is missing. So a condition has to look at the record, and what it looks at has to be there.
+ *
+ * @param raw As it stands on the node, expressions unresolved.
+ */
+export function conditionRule(
+	name: string | undefined,
+	value: unknown,
+	raw: unknown,
+	itemIndex: number,
+): EvidenceRule {
+	const broken = (reason: string): EvidenceRule => ({ name, check: 'broken', reason });
+	if (!isFilterValue(value as INodeParameters) || (value as FilterValue).conditions.length === 0) {
+		return broken('has no conditions. Add one, or remove the rule.');
+	}
+	const filter = value as FilterValue;
+	const written = (raw as { conditions?: unknown } | null | undefined)?.conditions;
+	const judged = filter.conditions.map((condition, i) =>
+		judge(condition, filter, itemIndex, i, Array.isArray(written) ? written[i] : undefined),
+	);
+	const blind = judged.find(({ looks }) => !looks);
+	if (blind !== undefined) {
+		return broken(
+			'has a condition that looks at no value of the record. Drag a field into it, so that it holds an expression.',
+		);
+	}
+	const failed = judged.filter(({ problem }) => problem !== null);
+	const holds = filter.combinator === 'or' ? failed.length < judged.length : failed.length === 0;
+	return {
+		name,
+		check: 'condition',
+		holds,
+		found: judged
+			.map(({ found }) => found)
+			.join(', ')
+			.slice(0, 300),
+		expected: judged
+			.map(({ expected }) => expected)
+			.join(` ${filter.combinator} `)
+			.slice(0, 300),
+		reason: failed
+			.map(({ problem }) => problem)
+			.join('; ')
+			.slice(0, 500),
+	};
+}
+
+interface Judged {
+	/** Whether it looks at the record at all. */
+	looks: boolean;
+	/** Why it does not hold; null where it does. */
+	problem: string | null;
+	found: string;
+	expected: string;
+}
+
+function judge(
+	condition: FilterConditionValue,
+	filter: FilterValue,
+	itemIndex: number,
+	index: number,
+	raw: unknown,
+): Judged {
+	const { leftValue, rightValue, operator } = condition;
+	const operation = operator?.operation ?? '?';
+	const { leftValue: left, rightValue: right } = (raw ?? condition) as IDataObject;
+	const rightText = operator?.singleValue === true ? '' : ` ${foundText(rightValue)}`;
+	const judged = {
+		looks: holdsExpression(left) || holdsExpression(right),
+		found: foundText(leftValue),
+		expected: `${foundText(left)} ${operation}${rightText}`,
+	};
+	const missing =
+		(holdsExpression(left) && !isPresent(leftValue)) ||
+		(holdsExpression(right) && operator?.singleValue !== true && !isPresent(rightValue));
+	if (missing && !ASKS_FOR_NOTHING.has(operation)) {
+		return { ...judged, problem: `${judged.expected}: a value it looks at is missing` };
+	}
+	try {
+		const holds = executeFilterCondition(condition, filter.options, { index, itemIndex });
+		return {
+			...judged,
+			// anything but true is no
+			problem: (holds as unknown) === true ? null : `${judged.expected}: found ${judged.found}`,
+		};
+	} catch (error) {
+		// n8n throws where a value has another type than the condition
+		const message = error instanceof Error ? error.message : String(error);
+		return { ...judged, problem: `${judged.expected}: ${message.slice(0, 200)}` };
+	}
+}
+
+function holdsExpression(raw: unknown): boolean {
+	return typeof raw === 'string' && raw.startsWith('=');
+}

@@ -1,0 +1,339 @@
+import { createHash } from 'node:crypto';
+import * as fc from 'fast-check';
+
+import {
+	compareParts,
+	decisionKeyOf,
+	readModelAnswer,
+	SchemaCheck,
+	usableAnswer,
+	type AnswerTerms,
+	type DecisionQuestion,
+} from '../../ledger';
+import { MAX_DECISION_BYTES } from '../../ledger/decision-answer';
+
+const QUESTION: DecisionQuestion = {
+	kind: 'classify-mail',
+	model: 'gpt-test',
+	promptVersion: 'v1',
+	input: { subject: 'Invoice', text: 'Please pay' },
+};
+
+const key = (change: Partial<DecisionQuestion> = {}) =>
+	decisionKeyOf({ ...QUESTION, ...change }).decisionKey;
+
+/** How many keys these make. */
+const distinct = (...changes: Array<Partial<DecisionQuestion>>) =>
+	new Set(changes.map((change) => key(change))).size;
+
+const sha256 = (text: string) => createHash('sha256').update(text).digest('hex');
+
+describe('the key of a question', () => {
+	test('is what anybody computes: sha256 over canonical JSON, long parts by their own hash', () => {
+		const tools = '[{"name":"a"}]';
+		const computed = sha256(
+			JSON.stringify({
+				input: sha256('{"subject":"Invoice","text":"Please pay"}'),
+				kind: 'classify-mail',
+				model: 'gpt-test',
+				promptVersion: 'v1',
+				temperature: '0',
+				tools: sha256(tools),
+			}),
+		);
+		expect(key({ temperature: 0, tools })).toBe(computed);
+	});
+
+	test.each([
+		['temperature', 0, '0', ' 0 ', '0.0', -0],
+		['temperature', 0.7, '0.7', '0.70', '7e-1'],
+		['maxTokens', 1000, '1000', '1e3'],
+	] as Array<[keyof DecisionQuestion, ...unknown[]]>)(
+		'case 72: %s %j is one, however it is written',
+		(name, ...values) => {
+			expect(distinct(...values.map((value) => ({ [name]: value })))).toBe(1);
+		},
+	);
+
+	test('case 72: absent differs from every value; undefined, null and an empty text are absent', () => {
+		for (const name of [
+			'temperature',
+			'maxTokens',
+			'toolChoice',
+			'tools',
+			'outputSchema',
+		] as const) {
+			expect(distinct({}, { [name]: undefined }, { [name]: null }, { [name]: '' })).toBe(1);
+			expect(distinct({}, { [name]: 0 }, { [name]: 'none' })).toBe(3);
+		}
+		expect(distinct({}, { further: {} }, { further: '' }, { further: { seed: null } })).toBe(1);
+		expect(distinct({}, { further: { seed: 0 } }, { further: { seed: '0' } })).toBe(2);
+	});
+
+	test('a version or model is no number: "1.10" is not "1.1", but 1 is "1"', () => {
+		for (const name of ['promptVersion', 'model', 'kind'] as const) {
+			expect(
+				distinct({ [name]: '1.1' }, { [name]: '1.10' }, { [name]: '1.1 ' }, { [name]: 1.1 }),
+			).toBe(2);
+		}
+	});
+
+	test('values of different parts are never taken for each other', () => {
+		expect(
+			distinct(
+				{ temperature: 1 },
+				{ maxTokens: 1 },
+				{ toolChoice: 1 },
+				{ tools: '1' },
+				{ outputSchema: '1' },
+			),
+		).toBe(5);
+	});
+
+	test('tools and schema count by what they say, not by spacing and order', () => {
+		expect(
+			distinct(
+				{ outputSchema: '{"type":"object","required":["a"]}' },
+				{ outputSchema: ' {\n"required": ["a"], "type": "object" }' },
+				{ outputSchema: { required: ['a'], type: 'object' } },
+			),
+		).toBe(1);
+		expect(key({ outputSchema: '{"type": ["string", "null"]}' })).toBe(
+			key({ outputSchema: { type: ['string', 'null'] } }),
+		);
+		expect(
+			distinct(
+				{ outputSchema: '{"required":["a","b"]}' },
+				{ outputSchema: '{"required":["b","a"]}' },
+			),
+		).toBe(2);
+	});
+
+	test('the input is read as the content of a work: order of fields, NFC and volatile fields do not count, text case does', () => {
+		expect(
+			distinct(
+				{ input: { a: 'é', b: { c: 1 } } },
+				{ input: { b: { c: 1 }, a: 'e\u0301' } },
+				{ input: { a: 'é', b: { c: 1 }, received_at: 'now' } },
+				{
+					input: { a: 'é', b: { c: 1 }, decision: { status: 'busy', decisionKey: 'a'.repeat(64) } },
+				},
+			),
+		).toBe(1);
+		expect(distinct({ input: { a: 'x' } }, { input: { a: 'X' } }, { input: { a: ['x'] } })).toBe(3);
+	});
+
+	test('any change of any part makes another key (property)', () => {
+		const text = fc
+			.string({ minLength: 1, maxLength: 20 })
+			.filter((t) => /\w/.test(t) && !/null|undefined|NaN|Infinity|\d/.test(t));
+		fc.assert(
+			fc.property(
+				text,
+				text,
+				fc.constantFrom('kind', 'model', 'promptVersion', 'toolChoice', 'tools'),
+				(a, b, name) => {
+					fc.pre(a.trim().normalize('NFC') !== b.trim().normalize('NFC'));
+					expect(distinct({ [name]: a }, { [name]: b })).toBe(2);
+				},
+			),
+		);
+	});
+
+	test.each([
+		['kind', '', 'Decision is empty'],
+		['model', undefined, 'Model is empty'],
+		['model', '[object Object]', 'Model" is the text'],
+		['promptVersion', 'undefined', 'Prompt Version" is the text'],
+		['tools', 'tools: [object Object]', 'Tools" is the text'],
+		['temperature', Number.NaN, 'not a number that can be compared'],
+		['further', '[1]', 'Further Parameters is no JSON object'],
+		['further', 'top_p=0.9', 'Further Parameters is no JSON object'],
+		['kind', 'a\0b', 'NUL'],
+		['input', {}, 'holds nothing'],
+	])('refuses a %s of %j in words', (name, value, message) => {
+		expect(() => key({ [name]: value })).toThrow(message);
+	});
+
+	test('keeps its parts readable and bounded', () => {
+		const { parts } = decisionKeyOf({
+			...QUESTION,
+			promptVersion: 'p'.repeat(100_000),
+			input: { text: '😀'.repeat(50_000) },
+		});
+		expect(parts.promptVersion).toMatchObject({
+			length: 100_000,
+			sha256: sha256('p'.repeat(100_000)),
+		});
+		expect(parts.promptVersion.text).toHaveLength(4_000);
+		expect(parts.input.text.isWellFormed()).toBe(true);
+		expect(JSON.stringify(parts).length).toBeLessThan(40_000);
+		expect(parts.temperature).toBeUndefined();
+	});
+});
+
+describe('what differs between two questions', () => {
+	const parts = (change: Partial<DecisionQuestion>) =>
+		decisionKeyOf({ ...QUESTION, ...change }).parts;
+
+	test('names the part, both texts, and inside of objects the paths', () => {
+		const one = parts({
+			temperature: 0,
+			input: { subject: 'Invoice', lines: [{ sku: 'a' }, { sku: 'b' }] },
+		});
+		const other = parts({
+			model: 'other',
+			input: { subject: 'Invoice', lines: [{ sku: 'a' }, { sku: 'c' }], extra: 1 },
+		});
+		expect(compareParts(one, other)).toEqual([
+			{ part: 'model', first: 'gpt-test', second: 'other', paths: [] },
+			{ part: 'temperature', first: '0', second: null, paths: [] },
+			expect.objectContaining({ part: 'input', paths: ['extra', 'lines[1].sku'] }),
+		]);
+		expect(compareParts(one, one)).toEqual([]);
+	});
+
+	test('tells a difference behind the part that is kept, too', () => {
+		const long = 'x'.repeat(30_000);
+		expect(
+			compareParts(parts({ input: { t: `${long}a` } }), parts({ input: { t: `${long}b` } })),
+		).toMatchObject([{ part: 'input', paths: [] }]);
+	});
+});
+
+describe('an answer', () => {
+	const TERMS: AnswerTerms = { form: 'object', requiredFields: [] };
+	const read = (json: Record<string, unknown>, terms: Partial<AnswerTerms> = {}) =>
+		usableAnswer(readModelAnswer(json), { ...TERMS, ...terms });
+
+	test('is kept with the raw text, word for word', () => {
+		const said = ' ```\n{"a": 1.0}\n``` ';
+		expect(read({ text: said })).toEqual({ valueText: '{"a":1}', rawText: JSON.stringify(said) });
+	});
+
+	test.each([
+		[{ text: '{"a":1} and more' }],
+		[{ text: 'Here: {"a":1}' }],
+		[{ text: '```json\n{"a":1}' }],
+		[{ text: '{"a":1}{"b":2}' }],
+	])('%j is not taken for JSON', (json) => {
+		expect(read(json)).toMatchObject({ problem: expect.stringContaining('not JSON') });
+	});
+
+	test('case 77: blocks that are not all text are refused, a list of typed objects that was asked for is not', () => {
+		const content = [{ type: 'text', text: '{}' }, { type: 'audio' }];
+		expect(read({ content, stop_reason: 'end_turn' })).toMatchObject({
+			problem: expect.stringContaining('"audio"'),
+		});
+		expect(read({ output: [{ type: 'refund', amount: 3 }] }, { form: 'json' })).toMatchObject({
+			valueText: '[{"type":"refund","amount":3}]',
+		});
+		expect(read({ text: '[{"type":"text","text":"a"}]' }, { form: 'json' })).toMatchObject({
+			valueText: '[{"type":"text","text":"a"}]',
+		});
+	});
+
+	test('case 77: "[object Object]" is refused wherever it is a whole text, also several of them', () => {
+		for (const text of ['[object Object]', '[object Object],[object Object]']) {
+			expect(read({ text }, { form: 'text' })).toMatchObject({ problem: expect.any(String) });
+			expect(read({ output: { list: ['a', { deep: text }] } })).toMatchObject({
+				problem: expect.stringContaining('list.1.deep'),
+			});
+		}
+		expect(
+			read({ text: 'The page shows [object Object] in its title.' }, { form: 'text' }),
+		).toHaveProperty('valueText');
+	});
+
+	test('of more than the limit is refused', () => {
+		const text = JSON.stringify({ a: 'x'.repeat(MAX_DECISION_BYTES) });
+		expect(read({ text })).toMatchObject({
+			problem: expect.stringContaining('too large'),
+			rawText: 'null',
+		});
+	});
+
+	test('that JSON cannot carry is refused, never thrown', () => {
+		const circular: Record<string, unknown> = { label: 'a' };
+		circular.self = circular;
+		expect(read({ output: circular })).toMatchObject({
+			problem: 'The answer cannot be written as JSON.',
+		});
+		expect(read({ output: { n: 1n } })).toMatchObject({
+			problem: 'The answer cannot be written as JSON.',
+		});
+	});
+
+	test('reading never throws, whatever the item is (property)', () => {
+		fc.assert(
+			fc.property(fc.dictionary(fc.string(), fc.jsonValue()), (json) => {
+				const usable = read(json as Record<string, unknown>, { form: 'json' });
+				expect(typeof ('problem' in usable ? usable.problem : usable.valueText)).toBe('string');
+			}),
+		);
+		for (const name of [
+			'choices',
+			'candidates',
+			'content',
+			'output',
+			'message',
+			'usage',
+			'error',
+			'promptFeedback',
+		]) {
+			for (const odd of [null, 0, '', [], [null], {}, [[]], true])
+				read({ [name]: odd, stop_reason: 'x', status: 'y' });
+		}
+	});
+});
+
+describe('a JSON Schema', () => {
+	test.each([
+		['2020-12', { prefixItems: [{ type: 'number' }] }, ['a']],
+		[
+			'7',
+			{ $schema: 'http://json-schema.org/draft-07/schema#', items: [{ type: 'number' }] },
+			['a'],
+		],
+		['7', { $schema: 'http://json-schema.org/draft-07/schema#', exclusiveMinimum: 3 }, 3],
+		[
+			'4',
+			{ $schema: 'http://json-schema.org/draft-04/schema#', minimum: 3, exclusiveMinimum: true },
+			3,
+		],
+	])('of draft %s is read as such', (_, schema, value) => {
+		expect(new SchemaCheck(schema).problemOf(value)).toContain('does not fit');
+	});
+
+	test('says which field is wrong, and nothing where it fits', () => {
+		const check = new SchemaCheck(
+			'{"type":"object","required":["label"],"properties":{"label":{"enum":["a","b"]}},"additionalProperties":false}',
+		);
+		expect(check.problemOf({ label: 'a' })).toBeNull();
+		expect(check.problemOf({})).toContain('label');
+		expect(check.problemOf({ label: 'c' })).toContain('#/label');
+		expect(check.problemOf({ label: 'a', more: 1 })).toContain('more');
+	});
+
+	test('a pattern that would run for centuries ends in time, and all values of a call together', () => {
+		const check = new SchemaCheck({ properties: { a: { pattern: '^(a+)+$' } } });
+		const value = { a: `${'a'.repeat(80)}!` };
+		const startedAt = performance.now();
+		const problems = Array.from({ length: 40 }, () => check.problemOf(value));
+		expect(performance.now() - startedAt).toBeLessThan(4_000);
+		expect(problems[0]).toContain('took more than');
+		expect(problems[39]).toContain('which is all they get');
+		// another call is not affected
+		expect(new SchemaCheck({ type: 'object' }).problemOf(value)).toBeNull();
+	});
+
+	test.each([
+		['not JSON', 'type: object', 'The JSON Schema is not JSON'],
+		['a list', '[]', 'no JSON object'],
+		['a reference to another host', { $ref: 'https://example.com/schema' }, 'cannot be used'],
+		['a circle', { $ref: '#' }, 'cannot be used'],
+		['a pattern that is none', { pattern: '(' }, 'cannot be used'],
+	])('that is %s fits nothing, and says so', (_, schema, problem) => {
+		expect(new SchemaCheck(schema).problemOf('text')).toContain(problem);
+	});
+});
