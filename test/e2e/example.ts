@@ -24,6 +24,7 @@ export interface ExampleVariant {
 	leaseSeconds?: number;
 	/** Base and cap of the backoff. */
 	backoffSeconds?: number;
+	attempts?: number;
 	waitSeconds?: number;
 }
 
@@ -62,6 +63,9 @@ export async function importVariant(
 			node.parameters.wait = variant.waitSeconds ?? 0;
 			if (variant.leaseSeconds !== undefined) {
 				node.parameters.options.leaseSeconds = variant.leaseSeconds;
+			}
+			if (variant.attempts !== undefined) {
+				node.parameters.options.maxAttempts = variant.attempts;
 			}
 			if (variant.backoffSeconds !== undefined) {
 				node.parameters.options.backoffBaseSeconds = variant.backoffSeconds;

@@ -191,15 +191,20 @@ export const invoiceServer = {
 		await callInvoiceServer<Invoice[]>('GET', `/invoices?order_id=${encodeURIComponent(orderId)}`),
 	/** How often an invoice was asked for, whatever came of it. */
 	calls: async (orderId: string) =>
-		(await callInvoiceServer<{ calls: number }>('GET', `/control/${orderId}`)).calls,
+		(await callInvoiceServer<{ calls: number }>('GET', `/control/${encodeURIComponent(orderId)}`))
+			.calls,
+	/** An invoice made by somebody else, without a key. */
+	create: async (orderId: string) => {
+		await callInvoiceServer('POST', '/invoices', { order_id: orderId });
+	},
 	behave: async (orderId: string, how: Behaviour) => {
-		await callInvoiceServer('PUT', `/control/${orderId}`, how);
+		await callInvoiceServer('PUT', `/control/${encodeURIComponent(orderId)}`, how);
 	},
 	/** Resolves when the order's invoice exists and the answer to it is held open. */
 	invoiceHeld: async (orderId: string) => {
-		await callInvoiceServer('GET', `/control/${orderId}/held`);
+		await callInvoiceServer('GET', `/control/${encodeURIComponent(orderId)}/held`);
 	},
 	release: async (orderId: string) => {
-		await callInvoiceServer('DELETE', `/control/${orderId}`);
+		await callInvoiceServer('DELETE', `/control/${encodeURIComponent(orderId)}`);
 	},
 };
