@@ -210,8 +210,10 @@ function stateBehind(node: WorkflowNode, output: number, state: State, marks: Ma
 				? { ...state, unwrittenReference: false }
 				: state;
 		case 'cacheLlmDecision':
-			// Replay and Stored hand on what is kept
-			return output === 0 ? { ...state, unstoredAnswer: false } : state;
+			// Replay and Stored hand on what is kept, and so does Not Approved of a proposal
+			return output === 0 || (output === 1 && ownOperation(node) === 'store')
+				? { ...state, unstoredAnswer: false }
+				: state;
 		case 'sendOnceTelegram':
 			return { ...state, acted: true };
 		case null:

@@ -15,6 +15,11 @@ const path = require('node:path');
 
 const N8N_VERSION = '2.41.1';
 const NODE_MAJOR = 24;
+/**
+ * The package whose native library n8n's AI Agent node loads, in the version that n8n asks for. n8n's own database is
+ * PostgreSQL here, and everything else in n8n runs without it.
+ */
+const SQLITE = 'sqlite3';
 /** Written last, before the rename: its absence means that the folder is not whole. */
 const MARKER = 'complete.json';
 /** A temporary folder this old has no living owner: the longest install takes minutes. */
@@ -140,7 +145,8 @@ function removeAbandoned(folder) {
 /**
  * Installs one npm package into a folder of the cache, unless it is there already.
  *
- * @param {{ name: string, packageName: string, spec: string, what: string, takes: string }} wanted
+ * @param {{ name: string, packageName: string, spec: string, what: string, takes: string, scripts?: boolean }} wanted
+ *   `scripts`: whether its install scripts run, by default not.
  * @param {Report} report
  * @returns {Promise<string>} The folder, whole.
  */
@@ -165,8 +171,10 @@ async function bring(wanted, report) {
 	}, 15_000);
 	try {
 		fs.writeFileSync(path.join(temporary, 'package.json'), '{ "private": true }\n');
+		// Said either way: a user's own .npmrc may say otherwise.
+		const scripts = `--ignore-scripts=${wanted.scripts !== true}`;
 		await runNpm(
-			['install', wanted.spec, '--ignore-scripts', '--no-audit', '--no-fund', '--save-exact'],
+			['install', wanted.spec, scripts, '--no-audit', '--no-fund', '--save-exact'],
 			temporary,
 		);
 		const installed = path.join(temporary, 'node_modules', wanted.packageName, 'package.json');
@@ -231,6 +239,42 @@ async function findNode(report) {
 }
 
 /**
+ * n8n is installed without install scripts, so its SQLite lacks the native library. It is made in a folder of its own and
+ * moved into n8n in one step, because another checkout may be running that n8n. Where it cannot be made (neither GitHub's
+ * prebuilt one nor a C++ compiler in reach), n8n runs without it, and only its AI Agent node fails.
+ *
+ * @param {string} n8nFolder
+ * @param {Report} report
+ */
+async function bringSqlite(n8nFolder, report) {
+	const own = path.join(n8nFolder, 'node_modules', SQLITE);
+	const library = path.join('build', 'Release', 'node_sqlite3.node');
+	const wanted = path.join(own, library);
+	if (fs.existsSync(wanted)) return;
+	const { version } = JSON.parse(fs.readFileSync(path.join(own, 'package.json'), 'utf8'));
+	try {
+		const made = await bring(
+			{
+				name: `${SQLITE}-${version}`,
+				packageName: SQLITE,
+				spec: `${SQLITE}@${version}`,
+				what: `SQLite's library for n8n's AI Agent`,
+				takes: 'about 1 minute where it has to be compiled, only once',
+				scripts: true,
+			},
+			report,
+		);
+		const temporary = `${wanted}.${process.pid}`;
+		fs.mkdirSync(path.dirname(wanted), { recursive: true });
+		fs.copyFileSync(path.join(made, 'node_modules', SQLITE, library), temporary);
+		fs.renameSync(temporary, wanted);
+	} catch (error) {
+		const reason = error instanceof Error ? error.message : String(error);
+		report(`SQLite's library could not be made, so n8n's AI Agent node will not run: ${reason}`);
+	}
+}
+
+/**
  * @param {Report} report
  * @returns {Promise<Runtime>}
  * @throws {Error} In words that tell the cure, when a platform is not served or npm fails.
@@ -250,6 +294,7 @@ async function findRuntime(report) {
 		},
 		report,
 	);
+	await bringSqlite(n8nFolder, report);
 	return { node, n8nFolder, n8nVersion: N8N_VERSION };
 }
 

@@ -13,6 +13,12 @@ import { short } from './fixtures';
 
 const ROOT = path.join(__dirname, '../..');
 
+/** In the examples, by a sticky note that says why. */
+const SWITCHED_OFF = new Set([
+	// the call begins the same flow anew, and that flow's claim guards the action
+	'error unguarded-effect @ Deliver the Case Again (off)',
+]);
+
 const node = (type: string, parameters: Record<string, unknown> = {}, typeVersion = 1) =>
 	({
 		...{ index: 0, name: 'n', type, typeVersion, parameters, disabled: false },
@@ -255,7 +261,9 @@ test.each(readdirSync(path.join(ROOT, 'workflows')).filter((file) => file.endsWi
 		expect(problems).toEqual([]);
 		const reports = checkTogether(workflows);
 		const findings = reports.flatMap((report) => report.findings.map(short));
-		expect(findings.filter((each) => !each.startsWith('note '))).toEqual([]);
+		expect(findings.filter((each) => !each.startsWith('note ') && !SWITCHED_OFF.has(each))).toEqual(
+			[],
+		);
 		expect(reports.flatMap(({ notices }) => notices)).toEqual([]);
 	},
 );

@@ -29,6 +29,10 @@ const EXPECTED: Record<string, string[]> = {
 		'error unguarded-effect @ Create Invoice',
 		'error guard-disabled @ Claim Work',
 	],
+	'guard-shadow.bad': [
+		'error unguarded-effect @ Create Invoice',
+		'warning guard-shadow @ Claim Work',
+	],
 	'loop-repeats-effect.bad': [
 		'error unguarded-effect @ Create Invoice',
 		'error loop-repeats-effect @ Create Invoice',

@@ -22,7 +22,8 @@ interface Example {
 	id: string;
 	name: string;
 	nodes: ExampleNode[];
-	connections: Record<string, { main: Array<Array<{ node: string }>> }>;
+	/** By node, then by what is connected: `main`, or a model with what asks it. */
+	connections: Record<string, Record<string, Array<Array<{ node: string }>>>>;
 }
 
 const files = readdirSync(path.join(ROOT, 'workflows')).sort();
@@ -59,9 +60,11 @@ describe.each(files)('%s', (file) => {
 	const names = new Set(example.nodes.map(({ name }) => name));
 
 	test('every connection joins nodes that are there', () => {
-		const ends = Object.entries(example.connections).flatMap(([from, { main }]) => [
+		const ends = Object.entries(example.connections).flatMap(([from, outputs]) => [
 			from,
-			...main.flat().map(({ node }) => node),
+			...Object.values(outputs)
+				.flat(2)
+				.map(({ node }) => node),
 		]);
 		expect(ends.filter((end) => !names.has(end))).toEqual([]);
 		expect(new Set(example.nodes.map(({ id }) => id)).size).toBe(example.nodes.length);
