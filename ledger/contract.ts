@@ -53,6 +53,11 @@ export interface ClaimPolicy {
 	caller?: Caller;
 	/** A repeated look while waiting: Busy answers are not written to the decision log again. */
 	poll?: boolean;
+	/**
+	 * The caller acts whatever the answer is, and only wants to know it (shadow mode). What it claims is never handed out
+	 * for a retry, never held and never dead: no payload is kept, and a failure leaves it waiting for its next delivery.
+	 */
+	shadow?: boolean;
 }
 
 export interface ClaimItem {
@@ -131,6 +136,19 @@ export interface FailItem extends HoldItem {
 	permanent?: boolean;
 }
 
+/** What was let through in shadow mode without a claim, and what became of it. */
+export interface PassedItem {
+	workId: string;
+	/** A fresh UUID: sending it again writes nothing more. */
+	nonce: string;
+	/** Any value, as for a completion. `undefined`: no result. */
+	result?: unknown;
+	externalRef?: string | null;
+}
+
+/** The operation that had nothing to settle, because the item was let through without a claim. */
+export type PassedEvent = 'complete' | 'fail' | 'record_reference' | 'extend' | 'release';
+
 export interface ReferenceItem extends HoldItem {
 	externalRef: string;
 }
@@ -197,7 +215,8 @@ export interface WorkReport {
 	/** 0: made due by a person and not claimed since. */
 	attempt: number;
 	maxAttempts: number;
-	onLapse: OnLapse;
+	/** `shadow`: claimed by a caller that acted whatever the answer was. */
+	onLapse: OnLapse | 'shadow';
 	window: ClaimWindow['mode'];
 	lockedUntil: string | null;
 	/** Running, but its lease has ended: the next claim or sweep settles it. */
@@ -260,7 +279,14 @@ export interface LedgerStatistics {
 	/** Counts are text: they may exceed what a number holds exactly. */
 	works: Array<{ kind: string; state: WorkState; count: string; oldestAt: string; lapsed: string }>;
 	/** What was decided in the time asked for; kind is null where the work is gone. */
-	decisions: Array<{ kind: string | null; event: string; outcome: string; count: string }>;
+	decisions: Array<{
+		kind: string | null;
+		event: string;
+		outcome: string;
+		count: string;
+		/** What would have been decided, had shadow mode been off; nothing was suppressed. */
+		shadow?: true;
+	}>;
 	sinceSeconds: number;
 }
 

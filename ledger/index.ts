@@ -16,6 +16,7 @@ export {
 } from './ledger';
 export { Works, type ClaimOptions, type OpenClaim, type WaitOptions } from './works';
 export { Administration, type Purge, type WorkPage } from './administration';
+export { FiresTwiceTest, RACE_SPACE, type FiresTwice } from './fires-twice';
 export {
 	ActionLinks,
 	MAX_LINK_SECONDS,

@@ -4,6 +4,7 @@ import { Checkpoints } from './checkpoints';
 import { LedgerConnection } from './connection';
 import { Decisions } from './decisions';
 import { Evidence } from './evidence';
+import { FiresTwiceTest } from './fires-twice';
 import { Reconciliation } from './reconciliation';
 import { Messages } from './messages';
 import { isNewer, schemaSource, type InstalledVersion } from './schema';
@@ -30,6 +31,9 @@ export class Ledger {
 	/** Evidence gates: whether records may advance. */
 	readonly evidence: Evidence;
 
+	/** The same work twice in the same instant, played in a space of its own. */
+	readonly firesTwiceTest: FiresTwiceTest;
+
 	/** The target system's records against the ledger. */
 	readonly reconciliation: Reconciliation;
 
@@ -52,6 +56,7 @@ export class Ledger {
 		this.checkpoints = new Checkpoints(connection);
 		this.decisions = new Decisions(connection);
 		this.evidence = new Evidence(connection);
+		this.firesTwiceTest = new FiresTwiceTest(connection, this.works);
 		this.subscriptions = new Subscriptions(connection);
 		this.reconciliation = new Reconciliation(connection);
 	}

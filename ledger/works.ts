@@ -11,6 +11,8 @@ import type {
 	FailedWork,
 	HoldAnswer,
 	HoldItem,
+	PassedEvent,
+	PassedItem,
 	ReferenceItem,
 } from './contract';
 import type { LedgerConnection } from './connection';
@@ -224,6 +226,29 @@ export class Works {
 		return answers;
 	}
 
+	/** Writes to the decision log, and to nothing else, what became of items that shadow mode let through without a claim. */
+	async passShadow(items: PassedItem[], event: PassedEvent, caller: Caller = {}): Promise<void> {
+		function* prepared() {
+			for (const { externalRef = null, result, ...item } of items) {
+				const reference = referenceProblem(externalRef) === null ? externalRef : null;
+				yield { ...item, reference, text: resultText(result).text };
+			}
+		}
+		for (const chunk of chunks(prepared(), (item) => item.text?.length ?? 0)) {
+			await this.connection.query(
+				`select ${this.schema}.pass_shadow_works($1::text[], $2::uuid[], $3::text, $4::json[], $5::text[], $6::jsonb)`,
+				[
+					column(chunk, 'workId'),
+					column(chunk, 'nonce'),
+					event,
+					column(chunk, 'text'),
+					column(chunk, 'reference'),
+					holdOptions(caller),
+				],
+			);
+		}
+	}
+
 	async fail(items: FailItem[], caller: Caller = {}): Promise<HoldAnswer[]> {
 		return await this.hold(
 			items,
@@ -431,6 +456,7 @@ function claimOptions(policy: ClaimPolicy): string {
 		backoff_cap_s: policy.backoffCapSeconds,
 		caller: callerFields(policy.caller ?? {}),
 		poll: policy.poll,
+		shadow: policy.shadow === true ? true : undefined,
 	});
 }
 

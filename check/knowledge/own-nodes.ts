@@ -21,7 +21,12 @@ export function ownName(type: string): OwnName | null {
 	return NAMES.find((name) => name === found?.[1]) ?? null;
 }
 
-export const isClaim = ({ type }: WorkflowNode): boolean => ownName(type) === 'claimWork';
+/** A Claim Work that guards something: one in shadow mode lets every item through its first output. */
+export const isClaim = (node: WorkflowNode): boolean =>
+	ownName(node.type) === 'claimWork' && !isShadowClaim(node);
+
+export const isShadowClaim = ({ type, parameters }: WorkflowNode): boolean =>
+	ownName(type) === 'claimWork' && parameters.mode === 'shadow';
 
 /** The operation of a node of this package, its default where the export leaves it out. */
 export function ownOperation({ type, parameters }: WorkflowNode): string {

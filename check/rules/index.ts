@@ -9,6 +9,7 @@ import { failureNotSettled } from './failure-not-settled';
 import { failureUnhandled } from './failure-unhandled';
 import { guardAlwaysOutputData } from './guard-always-output-data';
 import { guardDisabled } from './guard-disabled';
+import { guardShadow } from './guard-shadow';
 import { loopRepeatsEffect } from './loop-repeats-effect';
 import { retryRepeatsEffect } from './retry-repeats-effect';
 import { scheduleOverlaps } from './schedule-overlaps';
@@ -26,6 +27,7 @@ export const RULES: readonly Rule[] = [
 	completedBeforeEffect,
 	claimLeftOpen,
 	guardDisabled,
+	guardShadow,
 	guardAlwaysOutputData,
 	failureNotSettled,
 	volatileKey,

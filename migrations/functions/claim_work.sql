@@ -14,6 +14,7 @@ set enable_seqscan = off
 as $$
 declare
 	t claim_terms := read_claim_options(p_options);
+	v_shadow boolean := t.checked ? 'shadow';
 	w work_log;
 	v_now timestamptz := clock_timestamp();
 	v_outcome text;
@@ -32,8 +33,8 @@ begin
 		created_at, updated_at, first_started_at, claimed_at
 	) values (
 		p_work_id, t.kind, t.version, left(p_key, 1000), 'running', p_token, v_now + t.lease,
-		t.window_mode, t.lease_s, t.on_lapse, t.max_attempts, t.backoff_base_s, t.backoff_cap_s,
-		p_payload, p_detail -> 'match', p_detail ->> 'decision_key',
+		t.window_mode, t.lease_s, case when v_shadow then 'shadow' else t.on_lapse end, t.max_attempts, t.backoff_base_s, t.backoff_cap_s,
+		case when not v_shadow then p_payload end, p_detail -> 'match', p_detail ->> 'decision_key',
 		t.caller ->> 'instance', t.caller ->> 'workflow', t.caller ->> 'workflow_name', t.caller ->> 'execution',
 		t.caller ->> 'parent_execution', t.caller ->> 'node', t.caller ->> 'mode', t.caller ->> 'run_id',
 		v_now, v_now, v_now, v_now
@@ -56,6 +57,9 @@ begin
 	select * into w from work_log where work_id = p_work_id;
 	if found then
 		v_outcome := claim_outcome(w, p_token, p_detail -> 'match', t.window_mode, t.window_s, t.other_done_at, clock_timestamp());
+		if w.on_lapse = 'shadow' then
+			v_outcome := meet_shadow_claim(w, v_outcome, v_shadow, t.on_lapse, t.max_attempts);
+		end if;
 		if v_outcome in ('duplicate', 'in_progress', 'not_due', 'mismatch', 'held', 'dead') then
 			if not (t.poll and v_outcome in ('in_progress', 'not_due')) then
 				insert into decision_log (work_id, event, outcome, generation, attempt, token, fired, checked)

@@ -15,6 +15,8 @@ set enable_seqscan = off
 as $$
 declare
 	t claim_terms := read_claim_options(p_options);
+	v_shadow boolean := t.checked ? 'shadow';
+	v_on_lapse text := case when v_shadow then 'shadow' else t.on_lapse end;
 	-- set where claim_due_works hands work out: then the policy stored with it stays
 	v_subscription text := p_options ->> 'subscription';
 	v_started timestamptz := clock_timestamp();
@@ -50,8 +52,8 @@ begin
 		)
 		select
 			i.work_id, t.kind, t.version, left(i.key, 1000), 'running', i.token, v_started + t.lease,
-			t.window_mode, t.lease_s, t.on_lapse, t.max_attempts, t.backoff_base_s, t.backoff_cap_s,
-			i.payload, i.detail -> 'match', i.detail ->> 'decision_key',
+			t.window_mode, t.lease_s, v_on_lapse, t.max_attempts, t.backoff_base_s, t.backoff_cap_s,
+			case when not v_shadow then i.payload end, i.detail -> 'match', i.detail ->> 'decision_key',
 			t.caller ->> 'instance', t.caller ->> 'workflow', t.caller ->> 'workflow_name', t.caller ->> 'execution',
 			t.caller ->> 'parent_execution', t.caller ->> 'node', t.caller ->> 'mode', t.caller ->> 'run_id',
 			v_started, v_started, v_started, v_started
@@ -93,6 +95,10 @@ begin
 	), found as materialized (
 		select i.ord, i.token, i.payload, i.detail, w as work, w.work_id,
 			case when w.work_id = any(v_new) then 'new'
+				-- by itself: with both in one expression neither is inlined
+				when w.on_lapse = 'shadow' then meet_shadow_claim(w,
+					claim_outcome(w, i.token, i.detail -> 'match', t.window_mode, t.window_s, t.other_done_at, v_now),
+					v_shadow, t.on_lapse, t.max_attempts)
 				else claim_outcome(w, i.token, i.detail -> 'match', t.window_mode, t.window_s, t.other_done_at, v_now) end as outcome
 		from input i
 		join work_log w on w.work_id = i.work_id
@@ -101,7 +107,12 @@ begin
 			state = case f.outcome when 'settled' then 'done' when 'lapse_held' then 'held' when 'lapse_dead' then 'dead'
 				else 'running' end,
 			generation = case f.outcome when 'renewed' then w.generation + 1 else w.generation end,
-			attempt = case f.outcome when 'renewed' then 1 when 'retaken' then w.attempt + 1 else w.attempt end,
+			attempt = case
+				-- what was let through in shadow mode uses up no attempt of those that count
+				when f.outcome = 'renewed' or (f.outcome = 'retaken' and w.on_lapse = 'shadow' and not v_shadow) then 1
+				when f.outcome = 'retaken' then w.attempt + 1
+				else w.attempt
+			end,
 			token = case when f.outcome in ('renewed', 'retaken') then f.token else w.token end,
 			locked_until = case
 				when f.outcome = 'retaken' and v_subscription is not null then v_now + make_interval(secs => w.lease_s)
@@ -112,12 +123,17 @@ begin
 			next_attempt_at = null,
 			window_mode = case when f.outcome in ('renewed', 'retaken') and v_subscription is null then t.window_mode else w.window_mode end,
 			lease_s = case when f.outcome in ('renewed', 'retaken') and v_subscription is null then t.lease_s else w.lease_s end,
-			on_lapse = case when f.outcome in ('renewed', 'retaken') and v_subscription is null then t.on_lapse else w.on_lapse end,
+			on_lapse = case when f.outcome in ('renewed', 'retaken') and v_subscription is null then v_on_lapse else w.on_lapse end,
 			max_attempts = case when f.outcome in ('renewed', 'retaken') and v_subscription is null then t.max_attempts else w.max_attempts end,
 			backoff_base_s = case when f.outcome in ('renewed', 'retaken') and v_subscription is null then t.backoff_base_s else w.backoff_base_s end,
 			backoff_cap_s = case when f.outcome in ('renewed', 'retaken') and v_subscription is null then t.backoff_cap_s else w.backoff_cap_s end,
-			payload = case f.outcome when 'renewed' then f.payload when 'retaken' then coalesce(f.payload, w.payload)
-				when 'settled' then null else w.payload end,
+			-- without a payload a work is never handed out: the business that shadow mode watches acts by itself
+			payload = case
+				when f.outcome = 'settled' or (f.outcome in ('renewed', 'retaken') and v_shadow) then null
+				when f.outcome = 'renewed' then f.payload
+				when f.outcome = 'retaken' then coalesce(f.payload, w.payload)
+				else w.payload
+			end,
 			match = case f.outcome when 'renewed' then f.detail -> 'match'
 				when 'retaken' then coalesce(f.detail -> 'match', w.match) else w.match end,
 			decision_key = case f.outcome when 'renewed' then f.detail ->> 'decision_key'
@@ -128,8 +144,7 @@ begin
 			stub = case f.outcome when 'renewed' then false else w.stub end,
 			last_error = case
 				when f.outcome = 'renewed' then null
-				when f.outcome in ('lapse_held', 'lapse_dead') or (f.outcome = 'retaken' and w.state = 'running')
-					then lapse_note(w)
+				when f.outcome in ('lapse_held', 'lapse_dead', 'retaken') and w.state = 'running' then lapse_note(w)
 				else w.last_error
 			end,
 			outcome_known = case
@@ -142,7 +157,7 @@ begin
 				when 'lapse_dead' then 'lapse' when 'resent' then w.settled_by end,
 			-- as text, for a release: jsonb would refuse a payload's NUL
 			prior = case when f.outcome in ('renewed', 'retaken') then remember_work(w) || case
-					when w.payload is not null and (f.outcome = 'renewed' or f.payload is not null)
+					when w.payload is not null and (f.outcome = 'renewed' or f.payload is not null or v_shadow)
 						then jsonb_build_object('payload_text', w.payload::text)
 					else '{}' end
 				when f.outcome = 'resent' then w.prior end,

@@ -7,6 +7,8 @@ as $$
 	select case
 		-- the write-back is the lock: a recorded reference says that the effect landed
 		when p_landed = 'unknown' and w.external_ref is not null then 'done'
+		-- a claim in shadow mode guarded nothing: its failures hold and kill nothing of a running business
+		when w.on_lapse = 'shadow' then 'failed'
 		-- nobody knows, and it must not be guessed: hold beats "no attempts left" and "permanent"
 		when p_landed = 'unknown' and w.on_lapse = 'hold' then 'held'
 		when p_permanent or w.attempt >= w.max_attempts then 'dead'

@@ -1,5 +1,6 @@
 -- ledger_statistics(kind, since_s) -> json [{kind, state, count, oldestAt, lapsed}, …] and what duplicates were suppressed
 -- {"works": […], "decisions": [{kind, event, outcome, count}, …], "sinceSeconds": n}. kind null: all. Counts are text.
+-- What was decided in shadow mode, and so suppressed nothing, is counted apart and says "shadow": true.
 create or replace function :"schema".ledger_statistics(p_kind text, p_since_s double precision)
 returns json
 language plpgsql stable security definer
@@ -21,15 +22,16 @@ begin
 				group by w.kind, w.state
 			) s), '[]'),
 		'decisions', coalesce((
-			select json_agg(json_build_object('kind', s.kind, 'event', s.event, 'outcome', s.outcome, 'count', s.count::text)
-				order by s.kind, s.event, s.outcome)
+			select json_agg(jsonb_build_object('kind', s.kind, 'event', s.event, 'outcome', s.outcome, 'count', s.count::text)
+					|| case when s.shadow then '{"shadow": true}'::jsonb else '{}' end
+				order by s.kind, s.event, s.outcome, s.shadow)
 			from (
-				select w.kind, d.event, d.outcome, count(*)
+				select w.kind, d.event, d.outcome, coalesce(d.checked ? 'shadow', false) as shadow, count(*)
 				from decision_log d
 				left join work_log w on w.work_id = d.work_id
 				where d.at > clock_timestamp() - make_interval(secs => coalesce(p_since_s, 86400))
 					and (p_kind is null or w.kind = p_kind)
-				group by w.kind, d.event, d.outcome
+				group by w.kind, d.event, d.outcome, shadow
 			) s), '[]'),
 		'sinceSeconds', coalesce(p_since_s, 86400)
 	);

@@ -7,6 +7,7 @@ as $$
 declare
 	t claim_terms;
 	v_window jsonb := coalesce(p_options -> 'window', '{"mode": "forever"}');
+	v_shadow boolean;
 begin
 	t.kind := p_options ->> 'kind';
 	t.version := coalesce(p_options ->> 'version', 'v1');
@@ -19,11 +20,12 @@ begin
 	t.backoff_cap_s := coalesce((p_options ->> 'backoff_cap_s')::double precision, 3600);
 	t.caller := coalesce(p_options -> 'caller', '{}');
 	t.poll := coalesce((p_options ->> 'poll')::boolean, false);
+	v_shadow := coalesce((p_options ->> 'shadow')::boolean, false);
 
 	-- a misspelt option must not pass as its default; "subscription" is between claim_due_works and claim_works
-	if p_options - '{kind,version,window,lease_s,on_lapse,max_attempts,backoff_base_s,backoff_cap_s,caller,poll,subscription}'::text[] <> '{}' then
+	if p_options - '{kind,version,window,lease_s,on_lapse,max_attempts,backoff_base_s,backoff_cap_s,caller,poll,shadow,subscription}'::text[] <> '{}' then
 		raise exception 'unknown option: %', (select string_agg(k, ', ' order by k) from jsonb_object_keys(p_options) k
-			where k <> all ('{kind,version,window,lease_s,on_lapse,max_attempts,backoff_base_s,backoff_cap_s,caller,poll,subscription}'))
+			where k <> all ('{kind,version,window,lease_s,on_lapse,max_attempts,backoff_base_s,backoff_cap_s,caller,poll,shadow,subscription}'))
 			using errcode = '22023', hint = 'The options are listed in docs/sql.md.';
 	end if;
 	if t.kind is null or t.kind = '' or position(':' in t.kind) > 0 then
@@ -79,6 +81,10 @@ begin
 
 	t.lease := make_interval(secs => t.lease_s);
 	t.checked := jsonb_build_object('window', v_window);
+	-- said in every row of the decision log; claim_terms is frozen, so this is where the functions read it, too
+	if v_shadow then
+		t.checked := t.checked || '{"shadow": true}';
+	end if;
 	return t;
 end
 $$;

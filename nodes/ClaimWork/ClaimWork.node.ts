@@ -24,6 +24,7 @@ import { freeFieldName, withField, withInputError } from '../execution/work-fiel
 import { OUTPUT, OUTPUT_NAMES, outputOf, workFieldOf } from './answer';
 import { properties } from './properties';
 import { readRequest, type Claim, type ClaimGroup, type Refused, type Request } from './request';
+import { passInShadow } from './shadow';
 
 export class ClaimWork implements INodeType {
 	description: INodeTypeDescription = {
@@ -33,7 +34,7 @@ export class ClaimWork implements INodeType {
 		group: ['transform'],
 		version: 1,
 		subtitle:
-			'={{ ($parameter["kind"] || "?") + " " + ($parameter["version"] || "v1") + " by " + ({ fields: $parameter["keyFields"] || "?", expression: "expression", content: "content", url: "URL", ledger: "the ledger" })[$parameter["identity"]] + ", " + ({ forever: "forever", duration: "for " + $parameter["windowAmount"] + " " + $parameter["windowUnit"], while_running: "while it runs", until_success: "until " + $parameter["windowKind"] })[$parameter["window"]] + ", duplicates get " + ({ original: "the original", error: "an error", nothing: "nothing" })[$parameter["response"]] }}',
+			'={{ ($parameter["mode"] === "shadow" ? "SHADOW, guards nothing: " : "") + ($parameter["kind"] || "?") + " " + ($parameter["version"] || "v1") + " by " + ({ fields: $parameter["keyFields"] || "?", expression: "expression", content: "content", url: "URL", ledger: "the ledger" })[$parameter["identity"]] + ", " + ({ forever: "forever", duration: "for " + $parameter["windowAmount"] + " " + $parameter["windowUnit"], while_running: "while it runs", until_success: "until " + $parameter["windowKind"] })[$parameter["window"]] + ", duplicates get " + ({ original: "the original", error: "an error", nothing: "nothing" })[$parameter["response"]] }}',
 		description:
 			'Let each piece of work through once (idempotency, deduplication, lock): duplicates get the original result',
 		defaults: { name: 'Claim Work' },
@@ -64,6 +65,7 @@ export class ClaimWork implements INodeType {
 }
 
 async function claimItems(this: IExecuteFunctions): Promise<INodeExecutionData[][]> {
+	if (this.getNodeParameter('mode', 0, 'guard') === 'shadow') return await passInShadow(this);
 	const items = this.getInputData();
 	const onError = onErrorOf(this);
 	const outputs = new Outputs(this, items, onError);

@@ -6,6 +6,35 @@ import { DEFAULT_FIELD } from '../execution/work-field';
 /** The three parts of the contract in view: identity, window, response; the rest under Options. */
 export const properties: INodeProperties[] = [
 	{
+		displayName: 'Mode',
+		name: 'mode',
+		type: 'options',
+		noDataExpression: true,
+		options: [
+			{
+				name: 'Guard',
+				value: 'guard',
+				description: 'Each piece of work passes once',
+			},
+			{
+				name: 'Shadow: Report Only',
+				value: 'shadow',
+				description:
+					'Every item passes, and the ledger records which would have been held back. For trying it out on a running business.',
+			},
+		],
+		default: 'guard',
+		description: 'Whether duplicates are held back, or only reported',
+	},
+	{
+		displayName:
+			'Shadow mode: nothing is guarded. Every item leaves by Claimed, duplicates and refused ones too, and also when the ledger cannot be reached. <code>work.wouldHave</code> says what would have happened; Work Ledger → Statistics sums it up. Choose Guard when you have seen enough.',
+		name: 'shadowNotice',
+		type: 'notice',
+		default: '',
+		displayOptions: { show: { mode: ['shadow'] } },
+	},
+	{
 		displayName: 'Kind',
 		name: 'kind',
 		type: 'string',

@@ -10,6 +10,7 @@ import {
 	parseFieldNames,
 	payloadText,
 	readField,
+	RACE_SPACE,
 	volatileSources,
 	type ClaimItem,
 	type ClaimPolicy,
@@ -38,6 +39,7 @@ const HINTED_ITEMS = 20;
 
 const SECONDS: Record<string, number> = { seconds: 1, minutes: 60, hours: 3600, days: 86_400 };
 
+const MODES = ['guard', 'shadow'];
 const RESPONSES = ['original', 'error', 'nothing'] as const;
 export type Response = (typeof RESPONSES)[number];
 
@@ -94,6 +96,8 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 	const refused: Refused[] = [];
 	const volatile = volatileParameters(parameters);
 	const response = parameters.read<Response>('response', 0, 'original');
+	const mode = parameters.read<string>('mode', 0, 'guard');
+	const shadow = mode === 'shadow';
 
 	items.forEach((input, itemIndex) => {
 		let field = DEFAULT_FIELD;
@@ -104,6 +108,7 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 			if (volatile !== null && !parameters.option('allowVolatileKey', itemIndex, false)) {
 				throw new Refusal('volatile_key', volatile);
 			}
+			if (!MODES.includes(mode)) throw unknownChoice('Mode', mode);
 			if (!RESPONSES.includes(response)) throw unknownChoice('A Duplicate Gets', response);
 			const scope = readScope(parameters, itemIndex, caller.mode);
 			// what an earlier answer here said (Busy came back) is not part of the work
@@ -145,15 +150,17 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 					most: MOST_SECONDS,
 				}),
 				caller: { ...caller, runId: readRunId(parameters, itemIndex) },
+				shadow,
 			};
 			const waitSeconds = inRange(parameters.read<unknown>('wait', itemIndex, 0), {
 				label: 'Wait for Running Work',
 				least: 0,
 				most: 600,
 			});
-			const payload = parameters.option('storePayload', itemIndex, true)
-				? payloadText(json)
-				: { text: null, warnings: [] };
+			const payload =
+				!shadow && parameters.option('storePayload', itemIndex, true)
+					? payloadText(json)
+					: { text: null, warnings: [] };
 
 			const matchFields = parseFieldNames(parameters.optionText('matchFields', itemIndex));
 			const absent = matchFields.filter((name) => !readField(json, name).found);
@@ -236,6 +243,7 @@ interface ClaimScope {
 
 /** Ends the kinds of manual runs that are kept apart; so no other kind may end like it. */
 const TEST_SPACE = ' (manual test)';
+const RESERVED_SPACES = [TEST_SPACE, RACE_SPACE];
 
 function readScope(
 	parameters: Parameters,
@@ -243,10 +251,11 @@ function readScope(
 	mode: string | undefined,
 ): ClaimScope {
 	const kind = parameters.text('kind', itemIndex).trim();
-	if (kind.endsWith(TEST_SPACE)) {
+	const reserved = RESERVED_SPACES.find((space) => kind.endsWith(space));
+	if (reserved !== undefined) {
 		throw new Refusal(
 			'bad_scope',
-			`Kind may not end in "${TEST_SPACE}": such kinds belong to manual runs. Choose another name.`,
+			`Kind may not end in "${reserved}": such kinds belong to ${reserved === TEST_SPACE ? 'manual runs' : 'tests'}. Choose another name.`,
 		);
 	}
 	const apart = mode === 'manual' && parameters.option('testSpace', itemIndex, false);
@@ -319,8 +328,23 @@ function ledgersWork(
 	};
 }
 
+/**
+ * What Claim Work would take a sample item for, by the same fields. Throws for what it would refuse, a key that changes
+ * with each run included: within one run such a key would pass any test.
+ */
+export function readSample(
+	parameters: Parameters,
+	itemIndex: number,
+	json: IDataObject,
+): WorkIdentity {
+	const volatile = volatileParameters(parameters);
+	if (volatile !== null) throw new Refusal('volatile_key', volatile);
+	const scope = readScope(parameters, itemIndex, undefined);
+	return identify(parameters, itemIndex, json, scope).identity;
+}
+
 /** Of an address with a password in it, only the masked form may be shown. */
-function shownCanonical({ key, canonical }: WorkIdentity): string {
+export function shownCanonical({ key, canonical }: WorkIdentity): string {
 	return /^https?:\/\/[^/]*@/i.test(canonical) ? key : canonical;
 }
 

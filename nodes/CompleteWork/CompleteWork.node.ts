@@ -20,11 +20,13 @@ import {
 } from '../execution/failing-closed';
 import { Parameters } from '../execution/parameters';
 import {
+	answerStatus,
 	asWorkField,
 	DEFAULT_FIELD,
 	fieldNameProblem,
 	freeFieldName,
 	isOpenClaim,
+	openClaimsIn,
 	withField,
 } from '../execution/work-field';
 import { failByExecution } from './fail-by-execution';
@@ -32,6 +34,7 @@ import { ClaimSearch } from './find-claim';
 import { OUTPUT, OUTPUT_NAMES, isAccepted, settledField } from './answer';
 import { properties, type Operation } from './properties';
 import { readSettlement, settle, type Settlement } from './settle';
+import { passedField, recordPassed, ShadowSearch, type PassedShadow } from './shadow';
 
 export class CompleteWork implements INodeType {
 	description: INodeTypeDescription = {
@@ -58,7 +61,7 @@ export class CompleteWork implements INodeType {
 	async execute(this: IExecuteFunctions): Promise<INodeExecutionData[][]> {
 		const items = this.getInputData();
 		const parameters = new Parameters(this);
-		const placement = new Placement(items, onErrorOf(this));
+		const placement = new Placement(items, onErrorOf(this), new ShadowSearch(this));
 		const ledger = await ledgerOf(this).catch((error: unknown) => {
 			items.forEach((_, i) => placement.problem(i, fieldOf(parameters, i), messageOf(error)));
 			return null;
@@ -86,8 +89,10 @@ async function settleItems(
 	const items = context.getInputData();
 	const operation = parameters.read<Operation>('operation', 0, 'complete');
 	const caller = callerOf(context);
-	const search = new ClaimSearch(context, works);
+	const { shadows } = placement;
+	const search = new ClaimSearch(context, works, shadows.allInShadow());
 	const settlements: Settlement[] = [];
+	const passed: PassedShadow[] = [];
 	for (const [i, item] of items.entries()) {
 		let field = DEFAULT_FIELD;
 		try {
@@ -112,6 +117,9 @@ async function settleItems(
 			});
 			if ('problem' in found) {
 				placement.problem(i, field, found.problem, 'refused');
+				const answer = shadows.find(item, i, field);
+				if (answer !== null && openClaimsIn(answer).length === 0)
+					passed.push({ itemIndex: i, field, answer });
 				continue;
 			}
 			const settlement = readSettlement(operation, parameters, item, i, field);
@@ -119,6 +127,10 @@ async function settleItems(
 		} catch (error) {
 			placement.problem(i, field, messageOf(error));
 		}
+	}
+	if (passed.length > 0) {
+		const warning = await recordPassed(works, operation, passed, items, parameters, caller);
+		if (warning !== null) placement.warn(passed, warning);
 	}
 	if (settlements.length === 0) return;
 
@@ -128,6 +140,12 @@ async function settleItems(
 			const { field } = own[0].settlement;
 			const accepted = own.every(({ answer }) => isAccepted(answer));
 			const value = settledField(operation, own, asWorkField(items[i].json[field]));
+			const shadow = shadows.find(items[i], i, field);
+			if (shadow !== null) {
+				const seen = accepted ? {} : { status: 'shadow', wouldHave: value.status };
+				placement.place(i, OUTPUT.completed, field, { ...value, ...seen, shadow: true });
+				continue;
+			}
 			placement.place(i, accepted ? OUTPUT.completed : OUTPUT.notOwner, field, value);
 		}
 	} catch (error) {
@@ -144,6 +162,7 @@ class Placement {
 	constructor(
 		private readonly items: INodeExecutionData[],
 		private readonly onError: OnError,
+		readonly shadows: ShadowSearch,
 	) {}
 
 	place(itemIndex: number, output: number, field: string, value: IDataObject): void {
@@ -152,8 +171,15 @@ class Placement {
 	}
 
 	problem(itemIndex: number, field: string, message: string, status = 'error'): void {
-		this.problems.push({ itemIndex, message });
 		const input = this.items[itemIndex];
+		const shadow = this.shadows.find(input, itemIndex, field);
+		if (shadow !== null) {
+			const free = answerStatus(input.json[field]) !== null;
+			const name = free ? field : freeFieldName(input.json, field);
+			this.place(itemIndex, OUTPUT.completed, name, passedField(shadow, message));
+			return;
+		}
+		this.problems.push({ itemIndex, message });
 		if (this.onError === 'errorOutput') {
 			const item = errorOutputItem(itemIndex, input, message, { [field]: { status, message } });
 			this.placed[itemIndex] = { output: OUTPUT.notOwner, item };
@@ -166,6 +192,15 @@ class Placement {
 		} else {
 			const free = freeFieldName(input.json, field);
 			this.place(itemIndex, OUTPUT.notOwner, free, { status, message });
+		}
+	}
+
+	/** Said on items that were passed on in shadow mode. */
+	warn(passed: PassedShadow[], warning: string): void {
+		for (const { itemIndex, field } of passed) {
+			const { json } = this.placed[itemIndex].item;
+			const name = answerStatus(json[`${field}Answer`]) === 'shadow' ? `${field}Answer` : field;
+			json[name] = { ...(json[name] as IDataObject), warnings: [warning] };
 		}
 	}
 

@@ -14,7 +14,7 @@ import {
 	type WorkField,
 } from '../execution/work-field';
 
-const CLAIM_NODE_TYPES = /(^|\.)claimWork$/;
+export const CLAIM_NODE_TYPES = /(^|\.)claimWork$/;
 const TRIGGER_TYPES = /(^|\.)workLedgerTrigger$/;
 const COMPLETE_NODE_TYPES = /(^|\.)completeWork$/;
 
@@ -70,6 +70,8 @@ export class ClaimSearch {
 	constructor(
 		private readonly context: IExecuteFunctions,
 		private readonly works: Works,
+		/** Items come here that nobody claimed, because Claim Work is in shadow mode. */
+		private readonly mayHoldNoClaim = false,
 	) {}
 
 	async find(input: INodeExecutionData, itemIndex: number, given: GivenClaim): Promise<Search> {
@@ -97,7 +99,9 @@ export class ClaimSearch {
 
 		const disabled = this.claimNodesBefore().find((node) => node.disabled);
 		if (disabled !== undefined) return passedDisabled(disabled);
-		const open = await this.onlyOpenClaim();
+		// in shadow mode others came through without any claim, and their results are not this claim's
+		const mayBeAnother = this.mayHoldNoClaim && this.context.getInputData().length > 1;
+		const open = mayBeAnother ? null : await this.onlyOpenClaim();
 		if (open !== null)
 			return {
 				claims: [{ workId: open.workId, token: open.token, key: open.key, kind: open.kind }],
@@ -339,7 +343,7 @@ function passedDisabled({ name }: ClaimNode): Search {
 }
 
 /** What a node of this package answered in this field; n8n keeps it under `details` where the item left by Error. */
-function answerOn(json: IDataObject, fieldName: string): unknown {
+export function answerOn(json: IDataObject, fieldName: string): unknown {
 	if (Object.hasOwn(json, fieldName)) return json[fieldName];
 	return json.error === undefined
 		? undefined

@@ -24,6 +24,9 @@ function absence(history: Decision[]): string {
 /** Where a work stands, in one sentence. */
 export function standing(work: WorkReport): string {
 	const by = work.owner.execution === undefined ? '' : ` by execution ${work.owner.execution}`;
+	if (work.onLapse === 'shadow' && work.state === 'failed') {
+		return `let through in shadow mode, and not done (${work.lastError ?? 'no reason given'})${work.outcomeKnown ? '' : '; its effect may have landed'}. Nothing retries it; the next delivery may claim it from ${work.nextAttemptAt}.`;
+	}
 	switch (work.state) {
 		case 'running':
 			return work.lapsed
@@ -62,7 +65,17 @@ function sentence(decision: Decision): string {
 	const error = said === undefined ? lacking(decision) : `: ${String(said)}`;
 	const reference = decision.externalRef === null ? '' : ` (reference ${decision.externalRef})`;
 	const attempt = decision.attempt === null ? '' : `, attempt ${decision.attempt}`;
-	return `${decision.at}: ${person}${who} asked for ${decision.event.replace('_', ' ')}${action}${found} → ${decision.outcome.replaceAll('_', ' ')}${attempt}${why}${error}${reference}.`;
+	return `${decision.at}: ${person}${who} asked for ${decision.event.replace('_', ' ')}${action}${found} → ${outcomeOf(decision)}${attempt}${why}${error}${reference}.`;
+}
+
+/** In shadow mode nothing was held back, and what came without a claim had nothing to settle. */
+function outcomeOf({ event, outcome, checked }: Decision): string {
+	const said = outcome.replaceAll('_', ' ');
+	if (checked?.shadow !== true) return said;
+	if (event !== 'claim') return 'nothing to settle: shadow mode had let it through without a claim';
+	return outcome === 'claimed'
+		? 'claimed, in shadow mode'
+		: `would have been ${said}, but shadow mode let it through`;
 }
 
 /** Why a link was not redeemed or a checkpoint not moved. */

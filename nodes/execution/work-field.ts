@@ -4,8 +4,11 @@ import { isOwnField } from '../../ledger';
 
 export const DEFAULT_FIELD = 'work';
 
-/** Statuses of a claim that is still open on an item; `error`: Complete Work could not reach the ledger. */
-const OPEN_STATUSES = new Set(['claimed', 'recorded', 'extended', 'error']);
+/**
+ * Statuses of a claim that is still open on an item; `error`: Complete Work could not reach the ledger; `shadow`: let
+ * through in shadow mode, where only what would have been claimed holds a token.
+ */
+const OPEN_STATUSES = new Set(['claimed', 'recorded', 'extended', 'error', 'shadow']);
 
 /** What this package puts on an item about a work. */
 export interface WorkField extends IDataObject {
@@ -29,7 +32,7 @@ export function asWorkField(value: unknown): WorkField | null {
 }
 
 /** Answers about an item that is no work: it was refused, or the ledger could not be asked. */
-const STATUSES_WITHOUT_WORK = new Set(['refused', 'error']);
+const STATUSES_WITHOUT_WORK = new Set(['refused', 'error', 'shadow']);
 
 /** The status of what a node of this package answered about an item's work; null for anything else. */
 export function answerStatus(value: unknown): string | null {
@@ -39,6 +42,14 @@ export function answerStatus(value: unknown): string | null {
 	const { status, message, works } = value as IDataObject;
 	if (typeof status !== 'string' || typeof message !== 'string') return null;
 	return STATUSES_WITHOUT_WORK.has(status) || Array.isArray(works) ? status : null;
+}
+
+/** Whether an answer was given in shadow mode, where nothing is kept from passing. */
+export function isShadow(answer: unknown): boolean {
+	return (
+		answerStatus(answer) === 'shadow' ||
+		(answerStatus(answer) !== null && (answer as IDataObject).shadow === true)
+	);
 }
 
 /** Whether the field holds a claim that its owner can still complete. */

@@ -20,7 +20,7 @@ require.extensions['.ts'] = (module, filename) => {
 
 const { createLedger } = require('../../ledger');
 
-/** @typedef {{ settings: any, barrier: number, does: 'claim' | 'install' | 'lookUp' | 'subscribe', items: any[], policy: any, method: string, args: any[] }} Job */
+/** @typedef {{ settings: any, barrier: number, does: 'claim' | 'firesTwice' | 'install' | 'lookUp' | 'subscribe', items: any[], policy: any, method: string, args: any[] }} Job */
 
 /** @param {Job} job */
 async function main({ settings, barrier, does, items, policy, method, args }) {
@@ -31,6 +31,7 @@ async function main({ settings, barrier, does, items, policy, method, args }) {
 	const answer = await {
 		install: () => ledger.install(),
 		claim: () => ledger.works.claim(items, policy),
+		firesTwice: () => ledger.firesTwiceTest.run(args[0]),
 		lookUp: () => ledger.decisions.lookUp(items, policy),
 		subscribe: () => /** @type {any} */ (ledger.subscriptions)[method](...args),
 	}[does]();

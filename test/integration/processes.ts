@@ -22,6 +22,7 @@ export async function startTogether(
 	jobs: Array<
 		| { does: 'install' }
 		| { does: 'claim'; items: ClaimItem[]; policy: ClaimPolicy }
+		| { does: 'firesTwice'; args: unknown[] }
 		| { does: 'lookUp'; items: LookUpItem[]; policy: LookUpPolicy }
 		| { does: 'subscribe'; method: keyof Subscriptions; args: unknown[] }
 	>,

@@ -10,6 +10,7 @@ import { checkpointReset } from './checkpoint-reset.operation';
 import { checkpointSave } from './checkpoint-save.operation';
 import { createLink } from './create-link.operation';
 import { explain } from './explain.operation';
+import { firesTwice } from './fires-twice.operation';
 import { forget } from './forget.operation';
 import { list } from './list.operation';
 import { lookAtLink } from './look-at-link.operation';
@@ -35,6 +36,7 @@ const OPERATIONS: Operation[] = [
 	checkpointSave,
 	createLink,
 	explain,
+	firesTwice,
 	forget,
 	list,
 	lookAtLink,

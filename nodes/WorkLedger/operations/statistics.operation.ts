@@ -10,7 +10,7 @@ export const statistics: LedgerOperation = {
 		value: 'statistics',
 		action: 'Count works and decisions',
 		description:
-			'Works per kind and state with the oldest of each, and the duplicates that were suppressed',
+			'Works per kind and state with the oldest of each, the duplicates that were suppressed, and those that shadow mode would have saved',
 	},
 	properties: [
 		{
@@ -38,18 +38,33 @@ export const statistics: LedgerOperation = {
 		});
 		const kind = parameters.text('statisticsKind', itemIndex).trim() || null;
 		const { works, decisions } = await admin.statistics(kind, hours * 3600);
-		const sum = decisions
-			.filter(
-				({ event, outcome }) => event === 'claim' && ['duplicate', 'in_progress'].includes(outcome),
-			)
-			.reduce((total, { count }) => total + BigInt(count), 0n);
+		const claims = decisions.filter(({ event }) => event === 'claim');
+		const guarded = claims.filter(({ shadow }) => shadow !== true);
+		const watched = claims.filter(({ shadow }) => shadow === true);
 		return [
 			{
 				works: works as unknown as IDataObject[],
 				decisions: decisions as unknown as IDataObject[],
-				duplicatesSuppressed: sum.toString(),
+				duplicatesSuppressed: duplicatesIn(guarded),
+				wouldHaveSaved: duplicatesIn(watched),
+				shadow: [...new Set(watched.map((each) => each.kind))].map((each) => {
+					const own = watched.filter((claim) => claim.kind === each);
+					return {
+						kind: each,
+						wouldHaveSaved: duplicatesIn(own),
+						wouldHave: Object.fromEntries(own.map(({ outcome, count }) => [outcome, count])),
+					};
+				}),
 				sinceHours: hours,
 			},
 		];
 	},
 };
+
+/** Claims that met work that was done or running: what would have been, or was not, done twice. */
+function duplicatesIn(claims: Array<{ outcome: string; count: string }>): string {
+	return claims
+		.filter(({ outcome }) => ['duplicate', 'in_progress'].includes(outcome))
+		.reduce((total, { count }) => total + BigInt(count), 0n)
+		.toString();
+}
