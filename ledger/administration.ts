@@ -4,7 +4,9 @@ import type {
 	Caller,
 	Explanation,
 	HoldAnswer,
+	HourOfDecisions,
 	LedgerStatistics,
+	WaitingWork,
 	WorkFilter,
 	WorkReport,
 	WorkState,
@@ -37,6 +39,13 @@ export interface Purge {
 	atMost: number;
 }
 
+interface StatisticsRow extends QueryResultRow {
+	answer: LedgerStatistics;
+	/** null where they were not asked for. */
+	hours: HourOfDecisions[] | null;
+	waiting: WaitingWork[] | null;
+}
+
 /** What a person does with works. Every answer is per work; nothing is guessed and nothing of a live owner is touched. */
 export class Administration {
 	private readonly schema: string;
@@ -65,13 +74,28 @@ export class Administration {
 		return answer;
 	}
 
-	/** Works by kind and state, and what was decided in the last seconds (a day, if not said). */
-	async statistics(kind: string | null = null, sinceSeconds = 86_400): Promise<LedgerStatistics> {
-		const [{ answer }] = await this.connection.query<{ answer: LedgerStatistics }>(
-			`select ${this.schema}.ledger_statistics($1::text, $2::double precision) as answer`,
-			[kind, sinceSeconds],
+	/**
+	 * Works by kind and state, and what was decided in the last seconds (a day, if not said); all of it in one statement.
+	 *
+	 * @param more.hours also hour by hour, for so many clock hours (1 to 744), the one going on included
+	 * @param more.waiting also the oldest works that wait to be gone on with, so many at most (1 to 100)
+	 */
+	async statistics(
+		kind: string | null = null,
+		sinceSeconds = 86_400,
+		more: { hours?: number; waiting?: number } = {},
+	): Promise<LedgerStatistics> {
+		const [{ answer, hours, waiting }] = await this.connection.query<StatisticsRow>(
+			`select ${this.schema}.ledger_statistics($1::text, $2::double precision) as answer,
+				case when $3::integer is not null then ${this.schema}.decisions_by_hour($1::text, $3::integer) end as hours,
+				case when $4::integer is not null then ${this.schema}.oldest_waiting($1::text, $4::integer) end as waiting`,
+			[kind, sinceSeconds, more.hours ?? null, more.waiting ?? null],
 		);
-		return answer;
+		return {
+			...answer,
+			...(hours === null ? {} : { hours }),
+			...(waiting === null ? {} : { waiting }),
+		};
 	}
 
 	/**

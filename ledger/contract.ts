@@ -288,7 +288,46 @@ export interface LedgerStatistics {
 		shadow?: true;
 	}>;
 	sinceSeconds: number;
+	/** Oldest first, hours without a decision included; only when asked for. */
+	hours?: HourOfDecisions[];
+	/** The oldest beginning first; only when asked for. */
+	waiting?: WaitingWork[];
 }
+
+/** What was decided in one clock hour. Counts are text. */
+export interface HourOfDecisions {
+	/** Its beginning. */
+	at: string;
+	claimed: string;
+	/** Claims that were told "duplicate" or "in progress": an effect that was suppressed. */
+	duplicates: string;
+	/** Attempts that ended without success, those whose owner vanished included. */
+	failed: string;
+}
+
+/** Work that waits for somebody to go on with it: failed, or running with a lease that ended without a report. */
+export type WaitingWork = Pick<
+	WorkReport,
+	| 'workId'
+	| 'kind'
+	| 'version'
+	| 'key'
+	| 'state'
+	| 'lapsed'
+	| 'attempt'
+	| 'maxAttempts'
+	| 'firstStartedAt'
+	| 'updatedAt'
+	| 'lockedUntil'
+	| 'nextAttemptAt'
+	| 'outcomeKnown'
+	| 'lastError'
+> & {
+	/** A claim, a delivery or a sweep may go on with it now. */
+	due: boolean;
+	/** Its data are not kept, so it is done when it is delivered again. */
+	waitsForDelivery: boolean;
+};
 
 export interface FailedWork {
 	workId: string;

@@ -340,6 +340,104 @@ describe('statistics', () => {
 		]);
 	});
 
+	test('hour by hour: exactly so many clock hours, empty ones as zeros, in one statement with the counts', async () => {
+		const item = await stage.workThatIs('done');
+		await stage.claim(again(item));
+		await stage.query(
+			`update idempotency.decision_log set at = at - interval '2 h' where work_id = $1`,
+			[item.workId],
+		);
+		await stage.claim(again(item));
+		await stage.workThatIs('failed');
+		await stage.claim(again(await stage.workThatIs('running')));
+		const { hours, works } = await stage.ledger.admin.statistics(null, 3600, { hours: 3 });
+		expect(works.length).toBeGreaterThan(0);
+		expect(hours).toEqual([
+			{ at: expect.stringMatching(/:00:00\.000Z$/), claimed: '1', duplicates: '1', failed: '0' },
+			{ at: expect.any(String), claimed: '0', duplicates: '0', failed: '0' },
+			{ at: expect.any(String), claimed: '2', duplicates: '2', failed: '1' },
+		]);
+		const at = (hours ?? []).map((hour) => Date.parse(hour.at));
+		expect(at.map((time) => time - at[0])).toEqual([0, 3_600_000, 7_200_000]);
+	});
+
+	test('hour by hour counts every attempt that ended without success as failed, whoever found out', async () => {
+		const failed = async () =>
+			(await stage.ledger.admin.statistics(null, 0, { hours: 1 })).hours?.[0].failed;
+		for (const state of ['failed', 'dead', 'held'] as const) await stage.workThatIs(state);
+		expect(await failed()).toBe('3');
+		await stage.workThatIs('lapsed');
+		await stage.ledger.admin.sweep(10);
+		expect(await failed()).toBe('4');
+		// a claim that finds the lease over: run again, held for a person, out of attempts
+		await stage.claim(again(await stage.workThatIs('lapsed')));
+		await stage.claim(again(await stage.workThatIs('lapsed', { onLapse: 'hold' })));
+		await stage.claim(again(await stage.workThatIs('lapsed', { maxAttempts: 1 })));
+		expect(await failed()).toBe('7');
+		// somebody who is only told that work is held or dead has not failed
+		await stage.claim(again(await stage.workThatIs('dead')));
+		expect(await failed()).toBe('8');
+	});
+
+	test('hour by hour and the oldest waiting are of one kind, where one is asked for', async () => {
+		await stage.workThatIs('failed');
+		const mail = await stage.workThatIs('failed', { kind: 'mail' });
+		const { hours, waiting } = await stage.ledger.admin.statistics('mail', 60, {
+			hours: 1,
+			waiting: 5,
+		});
+		expect(hours).toMatchObject([{ claimed: '1', failed: '1' }]);
+		expect(waiting?.map(({ workId }) => workId)).toEqual([mail.workId]);
+		const hostile = await stage.ledger.admin.statistics(`x' or true --`, 60, {
+			hours: 1,
+			waiting: 5,
+		});
+		expect(hostile).toMatchObject({ hours: [{ claimed: '0', failed: '0' }], waiting: [] });
+	});
+
+	test('the oldest waiting: failed and lapsed work by its beginning, without payload; what a person must settle is not in it', async () => {
+		const failed = await stage.claimed({ ...newWork(), payload: '{"secret":1}' });
+		await stage.fail(failed, { error: 'HTTP 500' });
+		const lapsed = await stage.workThatIs('lapsed');
+		for (const state of ['running', 'done', 'dead', 'held'] as const) await stage.workThatIs(state);
+		const delivered = await stage.workThatIs('failed');
+		await stage.query(
+			`update idempotency.work_log set first_started_at = first_started_at - interval '1 day' where work_id = $1`,
+			[lapsed.workId],
+		);
+		const { waiting } = await stage.ledger.admin.statistics(null, 0, { waiting: 10 });
+		expect(waiting).toEqual([
+			expect.objectContaining({ workId: lapsed.workId, state: 'running', lapsed: true, due: true }),
+			{
+				workId: failed.workId,
+				kind: 'invoice',
+				version: 'v1',
+				key: failed.key,
+				state: 'failed',
+				lapsed: false,
+				due: false,
+				attempt: 1,
+				maxAttempts: 5,
+				firstStartedAt: expect.stringMatching(/Z$/),
+				updatedAt: expect.stringMatching(/Z$/),
+				lockedUntil: null,
+				nextAttemptAt: expect.stringMatching(/Z$/),
+				waitsForDelivery: false,
+				outcomeKnown: true,
+				lastError: 'HTTP 500',
+			},
+			expect.objectContaining({ workId: delivered.workId, waitsForDelivery: true }),
+		]);
+		const { waiting: one } = await stage.ledger.admin.statistics(null, 0, { waiting: 1 });
+		expect(one?.map(({ workId }) => workId)).toEqual([lapsed.workId]);
+	});
+
+	test.each([0, -1, 745])('refuse %d hours', async (hours) => {
+		await expect(stage.ledger.admin.statistics(null, 60, { hours })).rejects.toMatchObject(
+			BAD_INPUT,
+		);
+	});
+
 	test('refuse a negative age', async () => {
 		await expect(stage.ledger.admin.statistics(null, -1)).rejects.toMatchObject(BAD_INPUT);
 	});
@@ -350,6 +448,7 @@ describe('rights', () => {
 		...['sweep_works', 'settle_unreported', 'make_due', 'replay_works', 'resolve_works'],
 		...['forget_test_works', 'release_by_force', 'purge_works', 'purge_decisions'],
 		...['work_report', 'explain_work', 'list_works', 'ledger_statistics'],
+		...['decisions_by_hour', 'oldest_waiting'],
 	].sort();
 
 	test('none of the functions may be executed by everybody, and none can be led to other tables', async () => {

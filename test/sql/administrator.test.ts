@@ -255,6 +255,8 @@ describe('a ledger that an administrator installs', () => {
 			'list_works(null, 10, null)',
 			`explain_work('x', 10)`,
 			'ledger_statistics(null, null)',
+			'decisions_by_hour(null, 24)',
+			'oldest_waiting(null, 10)',
 		];
 		await dba.createRoles();
 		await dba.printScript('clone');

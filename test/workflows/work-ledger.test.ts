@@ -319,6 +319,24 @@ describe('statistics', () => {
 		expect(all).toContainEqual(expect.objectContaining({ kind: other, state: 'dead', count: '1' }));
 	});
 
+	test('gives the hours of a chart and the oldest waiting work only where they are asked for', async () => {
+		const kind = stage.newKind();
+		await brought(kind, 'failed');
+		const asked = { operation: 'statistics', statisticsKind: kind };
+		const plain = await answer(asked);
+		expect([plain.hours, plain.waiting]).toEqual([undefined, undefined]);
+		const { hours, waiting } = await answer({ ...asked, byHours: 2, oldestWaiting: 3 });
+		expect(hours).toEqual([
+			{ at: expect.any(String), claimed: expect.any(String), duplicates: '0', failed: expect.any(String) },
+			{ at: expect.any(String), claimed: expect.any(String), duplicates: '0', failed: expect.any(String) },
+		]);
+		// two hours, because the clock may have struck between the claim and the question
+		const sum = (field: 'claimed' | 'failed') =>
+			(hours as IDataObject[]).reduce((total, hour) => total + Number(hour[field]), 0);
+		expect([sum('claimed'), sum('failed')]).toEqual([1, 1]);
+		expect(waiting).toEqual([expect.objectContaining({ kind, key: '1', state: 'failed' })]);
+	});
+
 	test('counts decisions of the time asked for only', async () => {
 		const kind = stage.newKind();
 		await brought(kind, 'done');

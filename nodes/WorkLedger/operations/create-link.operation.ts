@@ -19,8 +19,8 @@ export const createLink: LedgerOperation = {
 		{
 			displayName: 'What the Link Does',
 			name: 'linkAction',
+			// an expression is welcome: a page with several buttons makes all its links with one node
 			type: 'options',
-			noDataExpression: true,
 			options: [
 				{ name: 'Replay', value: 'replay', description: 'Due now, with all its attempts' },
 				{

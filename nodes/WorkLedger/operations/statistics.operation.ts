@@ -29,6 +29,26 @@ export const statistics: LedgerOperation = {
 			default: 24,
 			...shownFor('work', 'statistics'),
 		},
+		{
+			displayName: 'Hour by Hour for the Last (Hours)',
+			name: 'byHours',
+			type: 'number',
+			typeOptions: { minValue: 0, maxValue: 744 },
+			default: 0,
+			description:
+				'For a chart: claimed, duplicates suppressed and failed in each clock hour, the one going on included. 0: not asked.',
+			...shownFor('work', 'statistics'),
+		},
+		{
+			displayName: 'Oldest Waiting Works',
+			name: 'oldestWaiting',
+			type: 'number',
+			typeOptions: { minValue: 0, maxValue: 100 },
+			default: 0,
+			description:
+				'How many to show of the works that wait to be gone on with, the oldest first: failed ones, and those whose owner vanished. 0: not asked.',
+			...shownFor('work', 'statistics'),
+		},
 	],
 	async run({ ledger: { admin }, parameters, itemIndex }) {
 		const hours = readNumber(parameters, itemIndex, 'sinceHours', {
@@ -37,7 +57,13 @@ export const statistics: LedgerOperation = {
 			most: 880_000,
 		});
 		const kind = parameters.text('statisticsKind', itemIndex).trim() || null;
-		const { works, decisions } = await admin.statistics(kind, hours * 3600);
+		const atMost = (parameter: string, label: string, most: number) =>
+			readNumber(parameters, itemIndex, parameter, { label, least: 0, most, whole: true }) ||
+			undefined;
+		const { works, decisions, ...more } = await admin.statistics(kind, hours * 3600, {
+			hours: atMost('byHours', 'Hour by Hour for the Last (Hours)', 744),
+			waiting: atMost('oldestWaiting', 'Oldest Waiting Works', 100),
+		});
 		const claims = decisions.filter(({ event }) => event === 'claim');
 		const guarded = claims.filter(({ shadow }) => shadow !== true);
 		const watched = claims.filter(({ shadow }) => shadow === true);
@@ -56,6 +82,10 @@ export const statistics: LedgerOperation = {
 					};
 				}),
 				sinceHours: hours,
+				...(more.hours === undefined ? {} : { hours: more.hours as unknown as IDataObject[] }),
+				...(more.waiting === undefined
+					? {}
+					: { waiting: more.waiting as unknown as IDataObject[] }),
 			},
 		];
 	},
