@@ -48,6 +48,8 @@ const CUT_OFF = new Set([
 		'model_context_window_exceeded',
 		'incomplete',
 	],
+	// an answer that is not at its end
+	...['in_progress', 'queued', 'cancelled', 'pause_turn'],
 ]);
 const FILTERED = new Set([
 	...[
@@ -65,6 +67,9 @@ const FILTERED = new Set([
 		'spii',
 		'image_safety',
 		'malformed_function_call',
+		'unexpected_tool_call',
+		'too_many_tool_calls',
+		'other',
 		'error',
 		'failed',
 	],
@@ -73,13 +78,14 @@ const FILTERED = new Set([
 type Members = Record<string, unknown>;
 
 /** Reads the answer out of what a model's step gave. An item of no known shape is itself the answer. */
-export function readModelAnswer(json: Members): ModelAnswer {
+export function readModelAnswer(item: Members): ModelAnswer {
+	const json = bodyOf(item);
 	const answer: ModelAnswer = {
 		content: undefined,
 		finishReason: null,
 		inputTokens: null,
 		outputTokens: null,
-		error: errorIn(json),
+		error: errorIn(item) ?? errorIn(json),
 	};
 	const usage = membersOf(json.usage ?? json.usageMetadata ?? json.tokenUsage);
 	answer.inputTokens = count(
@@ -97,37 +103,110 @@ export function readModelAnswer(json: Members): ModelAnswer {
 			json.eval_count,
 	);
 
+	const said = knownAnswer(json) ?? {
+		finishReason: textOrNull(json.finish_reason ?? json.finishReason ?? json.stop_reason),
+		content: isBodyWithoutAnswer(json) ? undefined : chainContent(json),
+	};
+	return { ...answer, ...said };
+}
+
+/** What a body of a known shape says; null where it has none. */
+function knownAnswer(json: Members): Pick<ModelAnswer, 'content' | 'finishReason'> | null {
+	// n8n's Gemini node hands on the candidate alone
+	const [candidate] = isCandidate(json.content) ? [json] : listOf(json.candidates);
 	const [choice] = listOf(json.choices);
-	const [candidate] = listOf(json.candidates);
 	const { blockReason } = membersOf(json.promptFeedback);
 	if (choice !== undefined) {
 		// OpenAI and what speaks like it
-		answer.finishReason = textOrNull(choice.finish_reason ?? choice.native_finish_reason);
-		answer.content = messageContent(membersOf(choice.message), choice.text);
-		if (typeof membersOf(choice.message).refusal === 'string') answer.finishReason = 'refusal';
-	} else if (candidate !== undefined || typeof blockReason === 'string') {
-		// Gemini
-		answer.finishReason = textOrNull(candidate?.finishReason ?? blockReason);
-		answer.content = membersOf(candidate?.content).parts;
-	} else if (typeof json.stop_reason === 'string' && json.content !== undefined) {
-		// Anthropic
-		answer.finishReason = json.stop_reason;
-		answer.content = json.content;
-	} else if (Array.isArray(json.output) && typeof json.status === 'string') {
-		// OpenAI's Responses
-		const { reason } = membersOf(json.incomplete_details);
-		answer.finishReason =
-			json.status === 'completed' ? 'stop' : (textOrNull(reason) ?? json.status);
-		answer.content = responseContent(json.output);
-	} else if (isMembers(json.message) && json.message.content !== undefined) {
-		// Ollama, and n8n's OpenAI node
-		answer.finishReason = textOrNull(json.finish_reason ?? json.done_reason);
-		answer.content = messageContent(json.message, undefined);
-	} else {
-		answer.finishReason = textOrNull(json.finish_reason ?? json.finishReason ?? json.stop_reason);
-		answer.content = chainContent(json);
+		const message = membersOf(choice.message);
+		const reason = textOrNull(choice.finish_reason ?? choice.native_finish_reason);
+		return {
+			finishReason: typeof message.refusal === 'string' ? 'refusal' : reason,
+			content: messageContent(message, choice.text),
+		};
 	}
-	return answer;
+	if (candidate !== undefined || typeof blockReason === 'string') {
+		// Gemini
+		return {
+			finishReason: textOrNull(candidate?.finishReason ?? blockReason),
+			content: orNothing(membersOf(candidate?.content).parts),
+		};
+	}
+	if (typeof json.stop_reason === 'string' && json.content !== undefined) {
+		// Anthropic
+		return { finishReason: json.stop_reason, content: orNothing(json.content) };
+	}
+	if (isResponse(json)) {
+		// OpenAI's Responses; n8n's OpenAI node hands on its messages alone
+		const { reason } = membersOf(json.incomplete_details);
+		const status = textOrNull(json.status ?? listOf(json.output).at(-1)?.status);
+		return {
+			finishReason: status === 'completed' ? 'stop' : (textOrNull(reason) ?? status),
+			content: responseContent(json.output as unknown[]),
+		};
+	}
+	if (isMembers(json.message) && json.message.content !== undefined) {
+		// Ollama, and n8n's OpenAI node before Responses
+		const reason = textOrNull(json.finish_reason ?? json.done_reason);
+		return {
+			finishReason: json.done === false ? 'incomplete' : reason,
+			content: messageContent(json.message, undefined),
+		};
+	}
+	if (typeof json.response === 'string' && typeof json.done === 'boolean') {
+		// Ollama without a chat
+		return {
+			finishReason: json.done ? textOrNull(json.done_reason) : 'incomplete',
+			content: json.response,
+		};
+	}
+	return null;
+}
+
+/**
+ * The body of an answer. The HTTP Request node puts status and headers around it where "Include Response Headers and
+ * Status" is on, and gives it as the text `data` where it does not know that it is JSON.
+ */
+function bodyOf(item: Members): Members {
+	const isFull = item.body !== undefined && isMembers(item.headers) && 'statusCode' in item;
+	const body = isFull ? item.body : isOnly(item, 'data') ? item.data : item;
+	if (typeof body !== 'string') return isMembers(body) ? body : {};
+	const parsed = parsedAnswer(body.trim())?.value;
+	const isBody = (one: Members) =>
+		knownAnswer(one) !== null || errorIn(one) !== null || isBodyWithoutAnswer(one);
+	if (isMembers(parsed) && isBody(parsed)) return parsed;
+	// a page is what a proxy says, not a model
+	return /^\s*<(!doctype|html|head|body)\b/i.test(body) ? {} : { text: body };
+}
+
+function isOnly(item: Members, name: string): boolean {
+	return typeof item[name] === 'string' && Object.keys(item).length === 1;
+}
+
+function isCandidate(content: unknown): boolean {
+	return isMembers(content) && (Array.isArray(content.parts) || content.role === 'model');
+}
+
+function isResponse({ output, status, object }: Members): boolean {
+	if (!Array.isArray(output)) return false;
+	if (typeof status === 'string' || object === 'response') return true;
+	return (
+		output.length > 0 &&
+		output.every(
+			(one) => isMembers(one) && one.type === 'message' && listOf(one.content).length > 0,
+		)
+	);
+}
+
+/** A body of OpenAI or Gemini in which nothing was said: itself it is no answer. */
+function isBodyWithoutAnswer({ choices, object, candidates, usageMetadata }: Members): boolean {
+	const isChat = Array.isArray(choices) && typeof object === 'string';
+	return isChat || (isMembers(usageMetadata) && listOf(candidates).length === 0);
+}
+
+/** A list of blocks that is empty says nothing. */
+function orNothing(content: unknown): unknown {
+	return Array.isArray(content) && content.length === 0 ? undefined : content;
 }
 
 /** The answer as it may be stored, or why it may not. Never throws. */
@@ -188,6 +267,11 @@ export function usableAnswer(
 		return problem(
 			`The field "${lost}" holds "[object Object]": its value was lost before it came here.`,
 		);
+	const rounded = roundedIn(value);
+	if (rounded !== null)
+		return problem(
+			`${rounded === '' ? 'The answer' : `The field "${rounded}"`} holds a number that is too long to be kept exactly. Ask the model to give long numbers as text.`,
+		);
 	const missing = terms.requiredFields.filter(
 		(name) => !isMembers(value) || isMissing(readField(value, name).value),
 	);
@@ -243,7 +327,7 @@ function messageContent(message: Members, otherwise: unknown): unknown {
 	const isEmpty = content === undefined || content === null || content === '';
 	const [call, ...more] = listOf(message.tool_calls);
 	if (isEmpty && call !== undefined && more.length === 0) return membersOf(call.function).arguments;
-	return isEmpty ? otherwise : content;
+	return isEmpty ? otherwise : orNothing(content);
 }
 
 function responseContent(output: unknown[]): unknown {
@@ -265,11 +349,16 @@ const BESIDE = new Set([
 	'tokenUsage',
 	'model',
 	'id',
+	// n8n's own nodes of Anthropic, Gemini, MiniMax, Moonshot and Alibaba
+	'merged_response',
+	'mergedResponse',
+	'reasoning_content',
+	'fullResponse',
 ]);
 
 /** Basic LLM Chain: `text`, or `output` with a parser. Agent: `output`. Else the item itself. */
 function chainContent(json: Members): unknown {
-	const names = Object.keys(json).filter((name) => !BESIDE.has(name));
+	const names = Object.keys(json).filter((name) => !BESIDE.has(name) && json[name] !== undefined);
 	if (names.length === 1) {
 		const [name] = names;
 		if (['text', 'output', 'content', 'response', 'completion', 'message'].includes(name)) {
@@ -287,6 +376,12 @@ function flattened(content: unknown): { content: unknown } | { problem: string }
 	if (!Array.isArray(content) || content.length === 0) return { content };
 	const blocks: unknown[] = content;
 	if (!blocks.every(isMembers)) return { content };
+	const refusal = blocks.find((block) => block.type === 'refusal' && isSaid(block.refusal));
+	if (refusal !== undefined)
+		return { problem: `The model did not answer: "${String(refusal.refusal).slice(0, 200)}".` };
+	// n8n's OpenAI node parses the text where JSON was asked for
+	if (blocks.length === 1 && blocks[0].type === 'output_text' && isMembers(blocks[0].text))
+		return { content: blocks[0].text };
 	const isBlock = (block: Members) =>
 		typeof block.type === 'string' ||
 		typeof block.text === 'string' ||
@@ -340,17 +435,39 @@ function isLost(text: string): boolean {
 
 /** The path of a text that is what is left of an object; null where there is none. */
 function lostIn(value: unknown): string | null {
+	return pathOf(
+		value,
+		(one) => typeof one === 'string' && /^(\[object Object\][,\s]*)+$/.test(one.trim()),
+	);
+}
+
+/** The path of a number that JSON, or what was before, has rounded (case 94); null where there is none. */
+function roundedIn(value: unknown): string | null {
+	return pathOf(
+		value,
+		(one) =>
+			typeof one === 'number' &&
+			(Number.isInteger(one) ? !Number.isSafeInteger(one) : !Number.isFinite(one)),
+	);
+}
+
+/** The path of the first value that is so, '' for the whole; null where none is. */
+function pathOf(value: unknown, isSo: (one: unknown) => boolean): string | null {
 	const open: Array<[string, unknown]> = [['', value]];
 	const seen = new Set<unknown>();
 	for (let next = open.pop(); next !== undefined; next = open.pop()) {
 		const [path, one] = next;
-		if (typeof one === 'string' && /^(\[object Object\][,\s]*)+$/.test(one.trim())) return path;
+		if (isSo(one)) return path;
 		if (typeof one !== 'object' || one === null || seen.has(one)) continue;
 		seen.add(one);
 		for (const [name, inner] of Object.entries(one))
 			open.push([path === '' ? name : `${path}.${name}`, inner]);
 	}
 	return null;
+}
+
+function isSaid(value: unknown): boolean {
+	return typeof value === 'string' && value !== '';
 }
 
 function isMissing(value: unknown): boolean {

@@ -82,7 +82,7 @@ export function decisionKeyOf(question: DecisionQuestion): DecisionKey {
 		promptVersion: requiredText('Prompt Version', question.promptVersion),
 		temperature: parameterText('Temperature', question.temperature, NUMERIC),
 		maxTokens: parameterText('Max Tokens', question.maxTokens, NUMERIC),
-		toolChoice: parameterText('Tool Choice', question.toolChoice),
+		toolChoice: structureText('Tool Choice', question.toolChoice),
 		tools: structureText('Tools', question.tools),
 		outputSchema: structureText('Output Schema', question.outputSchema),
 		further: furtherText(question.further),

@@ -300,7 +300,7 @@ export const properties: INodeProperties[] = [
 				name: 'Found by Itself',
 				value: 'auto',
 				description:
-					"The answer of n8n's Basic LLM Chain and AI Agent, or of a call to OpenAI, Anthropic, Gemini or Ollama",
+					"The answer of n8n's Basic LLM Chain, AI Agent and model nodes, or of a call to OpenAI, Anthropic, Gemini or Ollama. An item of any other shape is itself the answer.",
 			},
 		],
 		default: 'auto',

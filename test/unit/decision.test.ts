@@ -98,6 +98,13 @@ describe('the key of a question', () => {
 				{ outputSchema: { required: ['a'], type: 'object' } },
 			),
 		).toBe(1);
+		expect(
+			distinct(
+				{ toolChoice: '{"type":"tool","name":"x"}' },
+				{ toolChoice: '{ "name": "x", "type": "tool" }' },
+				{ toolChoice: { type: 'tool', name: 'x' } },
+			),
+		).toBe(1);
 		expect(key({ outputSchema: '{"type": ["string", "null"]}' })).toBe(
 			key({ outputSchema: { type: ['string', 'null'] } }),
 		);
@@ -218,6 +225,102 @@ describe('an answer', () => {
 		[{ text: '{"a":1}{"b":2}' }],
 	])('%j is not taken for JSON', (json) => {
 		expect(read(json)).toMatchObject({ problem: expect.stringContaining('not JSON') });
+	});
+
+	const LABEL = '{"label":"a"}';
+	const blocks = (type: string, text: unknown = LABEL) => [{ type, text }];
+	const message = (status: string, text: unknown = LABEL) => ({
+		output: [{ id: 'm', type: 'message', status, content: blocks('output_text', text) }],
+	});
+	const chat = (finishReason: string) => ({
+		choices: [{ message: { content: LABEL }, finish_reason: finishReason }],
+	});
+	const full = (body: unknown) => ({ body, headers: {}, statusCode: 200, statusMessage: 'OK' });
+
+	test.each<[string, Record<string, unknown>]>([
+		["n8n's Anthropic node", { content: blocks('text'), merged_response: undefined }],
+		["n8n's Anthropic node, merged", { content: blocks('text'), merged_response: LABEL }],
+		[
+			"n8n's Gemini node",
+			{ content: { parts: [{ text: LABEL }], role: 'model' }, finishReason: 'STOP', index: 0 },
+		],
+		["n8n's OpenAI node", message('completed')],
+		["n8n's OpenAI node, parsed", message('completed', { label: 'a' })],
+		["n8n's MiniMax node", { content: LABEL, reasoning_content: 'hm' }],
+		[
+			'Ollama without a chat',
+			{ model: 'm', created_at: 'now', response: LABEL, done: true, done_reason: 'stop' },
+		],
+		['a response with its headers', full(chat('stop'))],
+		['a response that came as text', { data: JSON.stringify(chat('stop')) }],
+		['the text of an endpoint of your own', { data: LABEL }],
+		['an object from an endpoint of your own', full({ label: 'a' })],
+	])('of %s is what the model said, not what stands around it', (_, json) => {
+		expect(read(json)).toMatchObject({ valueText: LABEL });
+	});
+
+	test.each<[string, Record<string, unknown>]>([
+		['OpenAI without a choice', { object: 'chat.completion', created: 1, choices: [], usage: {} }],
+		['Gemini without a candidate', { usageMetadata: { promptTokenCount: 3 }, modelVersion: 'g' }],
+		['Gemini without a part', { candidates: [{ content: { role: 'model' } }] }],
+		['Anthropic without a block', { type: 'message', content: [], stop_reason: 'end_turn' }],
+		['Responses without a message', { object: 'response', status: 'completed', output: [] }],
+		['text, without a candidate', { data: '{"usageMetadata":{"promptTokenCount":3}}' }],
+		['a proxy: a page', { data: '<html><body>502 Bad Gateway</body></html>' }],
+		['a proxy: a page with its headers', full('<!DOCTYPE html><title>502</title>')],
+	])('of %s says nothing, so nothing is stored', (_, json) => {
+		for (const form of ['object', 'json', 'text'] as const) {
+			expect(read(json, { form })).toMatchObject({
+				problem: expect.stringContaining('No answer was found'),
+			});
+		}
+	});
+
+	test.each<[string, Record<string, unknown>]>([
+		["n8n's OpenAI node", message('incomplete')],
+		["n8n's Gemini node", { content: { parts: [{ text: LABEL }] }, finishReason: 'MAX_TOKENS' }],
+		['a response with its headers', full(chat('length'))],
+		['a response that came as text', { data: JSON.stringify(chat('length')) }],
+		['Ollama without a chat', { model: 'm', response: LABEL, done: true, done_reason: 'length' }],
+		['Ollama, in pieces', { model: 'm', message: { content: LABEL }, done: false }],
+		[
+			'a response in the background',
+			{ object: 'response', ...message('completed'), status: 'queued' },
+		],
+		['Anthropic, paused', { content: blocks('text'), stop_reason: 'pause_turn' }],
+	])('case 74: of %s that is not whole is not stored', (_, json) => {
+		for (const form of ['object', 'json', 'text'] as const) {
+			expect(read(json, { form })).toMatchObject({ problem: expect.stringContaining('cut off') });
+		}
+	});
+
+	test('that is a refusal or an error is not stored, wherever it stands', () => {
+		const refusal = [{ type: 'message', content: [{ type: 'refusal', refusal: 'I cannot.' }] }];
+		const other = {
+			candidates: [{ content: { parts: [{ text: LABEL }] }, finishReason: 'OTHER' }],
+		};
+		for (const form of ['object', 'json', 'text'] as const) {
+			for (const json of [{ object: 'response', status: 'completed', output: refusal }, other]) {
+				expect(read(json, { form })).toMatchObject({
+					problem: expect.stringContaining('did not answer'),
+				});
+			}
+			for (const json of [full({ error: { message: 'busy' } }), { data: '{"error":"busy"}' }]) {
+				expect(read(json, { form })).toMatchObject({ problem: "The model's step failed: busy" });
+			}
+		}
+	});
+
+	test.each([
+		['{"order": 7615917337495251231}', 'The field "order"'],
+		['{"lines": [{"id": 9007199254740993}]}', 'The field "lines.0.id"'],
+		['{"amount": 1e999}', 'The field "amount"'],
+		['9007199254740993', 'The answer'],
+	])('case 94: %s would be stored rounded, so it is refused', (text, where) => {
+		expect(read({ text }, { form: where === 'The answer' ? 'json' : 'object' })).toMatchObject({
+			problem: expect.stringContaining(`${where} holds a number that is too long`),
+		});
+		expect(read({ text }, { form: 'text' })).toHaveProperty('valueText');
 	});
 
 	test('case 77: blocks that are not all text are refused, a list of typed objects that was asked for is not', () => {
