@@ -363,7 +363,9 @@ function sentence(
 }
 
 function statusWarnings({ stages }: EvidenceRequest): string[] {
-	const fields = stages.flatMap(({ rules }) => rules.map(fieldOf));
+	const fields = stages.flatMap(({ rules }) =>
+		rules.flatMap((rule) => (rule.check === 'condition' ? (rule.fields ?? []) : [fieldOf(rule)])),
+	);
 	const named = new Set(fields.filter((field) => field !== null && isStatusField(field)));
 	return [...named].map(
 		(field) =>

@@ -31,8 +31,15 @@ export type EvidenceRule = { name?: string } & (
 	| { check: 'done'; work: EvidenceWork }
 	/** The field equals the external reference of this work, which is done. */
 	| { check: 'reference'; field: string; work: EvidenceWork }
-	/** Decided by the caller (n8n's conditions). */
-	| { check: 'condition'; holds: boolean; found: string; expected: string; reason: string }
+	/** Decided by the caller (n8n's conditions). `fields`: those it looks at, for the warning about stages. */
+	| {
+			check: 'condition';
+			holds: boolean;
+			found: string;
+			expected: string;
+			reason: string;
+			fields?: string[];
+	  }
 	/** What stands on the node cannot be used; `reason` ends a sentence that begins with the rule. */
 	| { check: 'broken'; reason: string }
 );

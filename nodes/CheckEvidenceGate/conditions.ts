@@ -7,7 +7,7 @@ import {
 	type INodeParameters,
 } from 'n8n-workflow';
 
-import { foundText, isPresent, type EvidenceRule } from '../../ledger';
+import { foundText, isPresent, isStatusField, type EvidenceRule } from '../../ledger';
 
 /** These ask for nothing to be there, so nothing has to be. */
 const ASKS_FOR_NOTHING = new Set(['notExists', 'empty']);
@@ -41,6 +41,7 @@ export function conditionRule(
 		);
 	}
 	const failed = judged.filter(({ problem }) => problem !== null);
+	const fields = judged.flatMap(({ statusFields }) => statusFields);
 	const holds = filter.combinator === 'or' ? failed.length < judged.length : failed.length === 0;
 	return {
 		name,
@@ -58,6 +59,7 @@ export function conditionRule(
 			.map(({ problem }) => problem)
 			.join('; ')
 			.slice(0, 500),
+		...(fields.length > 0 ? { fields } : {}),
 	};
 }
 
@@ -68,6 +70,8 @@ interface Judged {
 	problem: string | null;
 	found: string;
 	expected: string;
+	/** Stages and statuses among what it looks at. */
+	statusFields: string[];
 }
 
 function judge(
@@ -82,9 +86,10 @@ function judge(
 	const { leftValue: left, rightValue: right } = (raw ?? condition) as IDataObject;
 	const rightText = operator?.singleValue === true ? '' : ` ${foundText(rightValue)}`;
 	const judged = {
-		looks: holdsExpression(left) || holdsExpression(right),
+		looks: looksAtRecord(left) || looksAtRecord(right),
 		found: foundText(leftValue),
 		expected: `${foundText(left)} ${operation}${rightText}`,
+		statusFields: [left, right].flatMap(fieldsIn).filter(isStatusField),
 	};
 	const missing =
 		(holdsExpression(left) && !isPresent(leftValue)) ||
@@ -108,4 +113,28 @@ function judge(
 
 function holdsExpression(raw: unknown): boolean {
 	return typeof raw === 'string' && raw.startsWith('=');
+}
+
+/** What is the same whatever the record is. */
+const BESIDE_RECORD =
+	/\$(?:now|today|execution|workflow|vars|env|secrets|itemIndex|runIndex|prevNode|parameter|nodeVersion|nodeId|webhookId|jmespath|ifEmpty|if|min|max|not)\b/g;
+
+/** An expression that gives a value of the record: "=approved" is a fixed text that only looks like one. */
+function looksAtRecord(raw: unknown): boolean {
+	if (!holdsExpression(raw)) return false;
+	const codes = (raw as string).match(/\{\{[^]*?\}\}/g) ?? [];
+	return codes.some((code) => code.replace(BESIDE_RECORD, '').includes('$'));
+}
+
+/** The fields of the record that an expression names, as paths; a method behind them is none. */
+function fieldsIn(raw: unknown): string[] {
+	if (!holdsExpression(raw)) return [];
+	const named =
+		/(?:\$json|\.json)((?:\??\.[\p{L}_$][\p{L}\p{N}_$]*(?!\(|[\p{L}\p{N}_$])|(?:\?\.)?\[\s*(?:"[^"\]]*"|'[^'\]]*'|\d+)\s*\])+)/gu;
+	return [...(raw as string).matchAll(named)].map(([, path]) =>
+		path
+			.replace(/(?:\?\.)?\[\s*["']?([^"'\]]*)["']?\s*\]/g, '.$1')
+			.replace(/\?\./g, '.')
+			.replace(/^\./, ''),
+	);
 }

@@ -343,6 +343,12 @@ describe("n8n's conditions", () => {
 			conditions([condition('', TEXT_IS, '')]),
 		],
 		['two fixed texts that are equal', conditions([condition('a', TEXT_IS, 'a')])],
+		['a fixed text as expression', conditions([condition('=a', TEXT_IS, 'a')])],
+		['a fixed expression', conditions([condition('={{ "a" }}', TEXT_IS, 'a')])],
+		[
+			'an expression that is the same for every record',
+			conditions([condition('={{ $now.year }}', NUMBER_ABOVE, 2000)]),
+		],
 		[
 			'a fixed text beside an expression',
 			conditions([condition('={{ $json.a }}', TEXT_IS, '1'), condition('', TEXT_EMPTY)]),
@@ -350,6 +356,29 @@ describe("n8n's conditions", () => {
 	])('%s let nothing pass', async (_, entry) => {
 		const ran = await run(list([entry]), [{ a: '1' }], { onError: 'continueRegularOutput' });
 		expect(statuses(ran)).toEqual([[], ['error']]);
+	});
+
+	test.each([
+		['={{ $json.stage }}', 'stage'],
+		['={{ $json["Deal Stage"].toLowerCase() }}', 'Deal Stage'],
+		['={{ $("Start").item.json.deal?.status.trim() }}', 'deal.status'],
+		["={{ $json.deals[0]['status'] }}", 'deals.0.status'],
+	])('about a stage or status draw a warning: %s', async (left, field) => {
+		const ran = await run(rule([condition(left, TEXT_IS, 'won')]), [{ stage: 'won' }], {
+			onError: 'continueRegularOutput',
+		});
+		const [item] = [...ran.json(NODE), ...ran.json(NODE, 1)];
+		expect(gateOf(item)).toMatchObject({
+			warnings: [expect.stringContaining(`"${field}" is a stage or status`)],
+		});
+	});
+
+	test('about evidence draw none', async () => {
+		const ran = await run(rule([condition('={{ $json.approval.decision }}', TEXT_IS, 'yes')]), [
+			{ approval: { decision: 'yes' } },
+		]);
+		expect(statuses(ran)).toEqual([['passed'], []]);
+		expect(gateOf(ran.json(NODE)[0]).warnings).toBeUndefined();
 	});
 
 	test('work in a ladder, too', async () => {
