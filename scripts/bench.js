@@ -2,7 +2,8 @@
 
 /**
  * `npm run bench`: works per second through the ledger (claim + complete, with the decision log)
- * beside raw SQL without a log, in one run on one embedded PostgreSQL, and duplicates per second.
+ * beside raw SQL without a log, in one run on one embedded PostgreSQL, and duplicates and replays of
+ * decisions per second.
  * Progress goes to standard error; standard output gets a table and, on its last line, one JSON
  * object.
  */
@@ -25,7 +26,7 @@ const POOL_SIZE = 10;
 const HELP = `npm run bench [-- options]
 
   --rounds N    measurements of each figure; the median is shown (default 7, at least 5)
-  --seconds S   length of one measurement (default 1; of duplicates, half of it)
+  --seconds S   length of one measurement (default 1; of duplicates and replays, half of it)
   --json        only the JSON object, without the table
   --help        this text
 
@@ -151,7 +152,11 @@ async function run({ rounds, seconds }, report) {
 	/** @type {(() => Promise<void>)[]} */
 	const closers = [];
 	try {
-		const { side: client, close } = await startClient(loadLedger(CHECKOUT), {
+		const {
+			side: client,
+			replays,
+			close,
+		} = await startClient(loadLedger(CHECKOUT), {
 			...server,
 			maxConnections: POOL_SIZE,
 		});
@@ -186,6 +191,8 @@ async function run({ rounds, seconds }, report) {
 		const rates = {};
 		/** @type {Record<string, Record<string, number[]>>} */
 		const duplicateRates = {};
+		/** @type {Record<string, number[]>} by mode */
+		const replayRates = {};
 		const names = /** @type {(keyof typeof sides)[]} */ (Object.keys(sides));
 		for (let round = 0; round < rounds; round++) {
 			report(`round ${round + 1} of ${rounds}`);
@@ -208,9 +215,15 @@ async function run({ rounds, seconds }, report) {
 					);
 					((duplicateRates[mode.name] ??= {})[name] ??= []).push(rate);
 				}
+				const repeats = new Repeats(replays.questions);
+				await reset();
+				const rate = await measure(mode, seconds / 2, async (count) =>
+					demand(count, await replays.replay(repeats.take(count)), 'replayed'),
+				);
+				(replayRates[mode.name] ??= []).push(rate);
 			}
 		}
-		return { postgresVersion, rates, duplicateRates };
+		return { postgresVersion, rates, duplicateRates, replayRates };
 	} finally {
 		for (const close of closers) await close();
 		await Promise.all(Object.values(pools).map((pool) => pool.end()));
@@ -259,7 +272,8 @@ function perMode(value) {
  * @param {Awaited<ReturnType<typeof run>>} measured
  * @param {number} loadBefore
  */
-function summary({ rounds, seconds }, { postgresVersion, rates, duplicateRates }, loadBefore) {
+function summary({ rounds, seconds }, measured, loadBefore) {
+	const { postgresVersion, rates, duplicateRates, replayRates } = measured;
 	const medians = (/** @type {Record<string, number[]>} */ bySide) =>
 		Object.fromEntries(
 			Object.entries(bySide).map(([name, values]) => [name, Math.round(median(values))]),
@@ -278,6 +292,7 @@ function summary({ rounds, seconds }, { postgresVersion, rates, duplicateRates }
 			medianRatio(rates[mode.name].functions, rates[mode.name].raw),
 		),
 		duplicatesPerSecond: perMode((mode) => medians(duplicateRates[mode.name])),
+		replaysPerSecond: perMode((mode) => Math.round(median(replayRates[mode.name]))),
 		targets: perMode((mode) => {
 			const ratio = medianRatio(rates[mode.name].client, rates[mode.name].raw);
 			return { ratio, target: mode.target, reached: ratio >= mode.target };
@@ -307,10 +322,13 @@ function printTable(result) {
 		const { raw, functions, client } = result.duplicatesPerSecond[name];
 		line([title, number(raw), number(functions), number(client)]);
 	}
+	section('replays/s', ['', '', 'client']);
+	for (const { name, title } of MODES) line([title, '', '', number(result.replaysPerSecond[name])]);
 	const { before, after } = result.loadAverage;
 	console.log(`
 A work is one claim and one completion; the ledger's sides write the decision log, raw SQL does not.
 A duplicate is a claim of done work: the ledger answers with the stored result and logs it, raw SQL with no row.
+A replay is a look-up of a stored decision: the ledger answers with its value and logs it.
 Medians of ${result.rounds} rounds of ${result.seconds} s; the ratio is the median of the rounds' ratios.
 PostgreSQL ${result.postgres} (default fsync), Node.js ${result.node}, ${result.cores} cores, load average ${before} before, ${after} after.
 `);

@@ -8,9 +8,10 @@
  * - `raw`: one insert and one update on a table with a primary key only, without a log.
  */
 
+const { randomUUID } = require('node:crypto');
 const path = require('node:path');
 
-const { KIND, VERSION, caller } = require('./values');
+const { DECISION_KIND, KIND, VERSION, caller, makeQuestions } = require('./values');
 
 /** @typedef {import('./values').Work} Work */
 /** @typedef {import('pg').Pool} Pool */
@@ -39,7 +40,7 @@ const SCHEMA = 'idempotency';
 const LEDGER_TABLES = [`${SCHEMA}.work_log`, `${SCHEMA}.decision_log`];
 
 /**
- * @param {{ createLedger: (settings: object) => any }} ledgerModule
+ * @param {{ createLedger: (settings: object) => any, decisionKeyOf: (question: object) => any }} ledgerModule
  * @param {object} server
  */
 async function startClient(ledgerModule, server) {
@@ -61,7 +62,46 @@ async function startClient(ledgerModule, server) {
 			return count(answers, (answer) => answer.status === 'duplicate');
 		},
 	};
-	return { side, close: () => ledger.close() };
+	return { side, replays: await startReplays(ledgerModule, ledger), close: () => ledger.close() };
+}
+
+/** Decided questions for every measurement. */
+const DECIDED = 10_000;
+
+/**
+ * Look-ups of stored decisions, each answered with the value.
+ *
+ * @param {{ decisionKeyOf: (question: object) => any }} ledgerModule
+ * @param {any} ledger
+ */
+async function startReplays({ decisionKeyOf }, { decisions }) {
+	const policy = () => ({
+		kind: DECISION_KIND,
+		needsApproval: false,
+		leaseSeconds: 300,
+		caller: caller(),
+	});
+	const questions = makeQuestions(DECIDED).map((question) => ({
+		...decisionKeyOf(question),
+		token: randomUUID(),
+	}));
+	await decisions.lookUp(questions, policy());
+	await decisions.store(
+		questions.map(({ decisionKey, token }, i) => {
+			const valueText = JSON.stringify({ label: 'invoice', confidence: (i % 100) / 100 });
+			return { decisionKey, token, valueText, rawText: JSON.stringify(valueText) };
+		}),
+		caller(),
+	);
+	return {
+		/** Asked again and again. */
+		questions,
+		/** @param {object[]} asked @returns {Promise<number>} How many were replayed. */
+		async replay(asked) {
+			const answers = await decisions.lookUp(asked, policy());
+			return count(answers, ({ outcome }) => outcome === 'replay');
+		},
+	};
 }
 
 /** @param {Pool} pool @returns {Side} */

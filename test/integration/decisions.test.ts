@@ -44,6 +44,30 @@ describe('a look-up', () => {
 		expect(await stage.secondsUntil(answer.lockedUntil)).toBeGreaterThan(200);
 	});
 
+	test('costs one round trip, of one question as of a thousand, and so does a store', async () => {
+		const asked = jest.spyOn(stage.ledger.connection, 'query');
+		const items = Array.from({ length: 1_000 }, () => question());
+		for (const some of [[question()], items]) {
+			asked.mockClear();
+			await stage.ledger.decisions.lookUpAndWait(some, ASK, { seconds: 30 });
+			expect(asked).toHaveBeenCalledTimes(1);
+			asked.mockClear();
+			const stored = await stage.ledger.decisions.store(
+				some.map((item) => ({ ...item, valueText: '{"label":"a"}', rawText: 'null' })),
+				CALLER,
+			);
+			expect(asked).toHaveBeenCalledTimes(1);
+			expect(new Set(stored.map(({ outcome }) => outcome))).toEqual(new Set(['stored']));
+			asked.mockClear();
+			const again = await stage.ledger.decisions.lookUpAndWait(some.map(askedAgain), ASK, {
+				seconds: 30,
+			});
+			expect(asked).toHaveBeenCalledTimes(1);
+			expect(again.map(({ outcome }) => outcome)).toEqual(some.map(() => 'replay'));
+		}
+		asked.mockRestore();
+	});
+
 	test('of a question that another one decides: busy, with its owner and no token', async () => {
 		const item = await on.deciding();
 		const answer = await on.lookUp(askedAgain(item), { caller: as('101') });
