@@ -168,9 +168,9 @@ function knownAnswer(json: Members): Pick<ModelAnswer, 'content' | 'finishReason
  * Status" is on, and gives it as the text `data` where it does not know that it is JSON.
  */
 function bodyOf(item: Members): Members {
-	const isFull = item.body !== undefined && isMembers(item.headers) && 'statusCode' in item;
-	const body = isFull ? item.body : isOnly(item, 'data') ? item.data : item;
-	if (typeof body !== 'string') return isMembers(body) ? body : {};
+	const isFull = isMembers(item.headers) && 'statusCode' in item;
+	const body = isFull ? (item.body ?? item.data) : isOnly(item, 'data') ? item.data : item;
+	if (typeof body !== 'string') return isMembers(body) ? body : { output: body ?? undefined };
 	const parsed = parsedAnswer(body.trim())?.value;
 	const isBody = (one: Members) =>
 		knownAnswer(one) !== null || errorIn(one) !== null || isBodyWithoutAnswer(one);

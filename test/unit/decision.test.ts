@@ -253,6 +253,10 @@ describe('an answer', () => {
 		],
 		['a response with its headers', full(chat('stop'))],
 		['a response that came as text', { data: JSON.stringify(chat('stop')) }],
+		[
+			'a response that came as text, with its headers',
+			{ data: JSON.stringify(chat('stop')), headers: {}, statusCode: 200 },
+		],
 		['the text of an endpoint of your own', { data: LABEL }],
 		['an object from an endpoint of your own', full({ label: 'a' })],
 	])('of %s is what the model said, not what stands around it', (_, json) => {
@@ -266,6 +270,7 @@ describe('an answer', () => {
 		['Anthropic without a block', { type: 'message', content: [], stop_reason: 'end_turn' }],
 		['Responses without a message', { object: 'response', status: 'completed', output: [] }],
 		['text, without a candidate', { data: '{"usageMetadata":{"promptTokenCount":3}}' }],
+		['a response with headers alone', { headers: {}, statusCode: 204 }],
 		['a proxy: a page', { data: '<html><body>502 Bad Gateway</body></html>' }],
 		['a proxy: a page with its headers', full('<!DOCTYPE html><title>502</title>')],
 	])('of %s says nothing, so nothing is stored', (_, json) => {
