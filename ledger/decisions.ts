@@ -208,6 +208,8 @@ interface AnswerRow {
 	more: { reason?: string; repeated?: boolean };
 }
 
+/** Of look_up_decisions. */
+const DEFAULT_LEASE_SECONDS = 300;
 const FIRST_POLL_MS = 150;
 const LAST_POLL_MS = 1_000;
 const MAX_REASON_LENGTH = 4_000;
@@ -233,7 +235,7 @@ export class Decisions {
 
 	/**
 	 * Looks up, and waits for those who decide right now: in short polls, no connection held between. A decider that
-	 * vanished is followed by one of those who wait. Never waits for the execution's own look-up, or that of the execution
+	 * vanished is followed by one of those who wait. Who decides another of the questions waits half its lease at most. Never waits for the execution's own look-up, or that of the execution
 	 * that called it. Throws `LedgerError` (`cancelled`) when the signal ends the wait.
 	 */
 	async lookUpAndWait(
@@ -259,6 +261,9 @@ export class Decisions {
 		wait: LookUpWait,
 	): Promise<DecisionAnswer[]> {
 		const deadline = performance.now() + wait.seconds * 1000;
+		// what this call decides itself must leave long before its lease ends
+		const halfLeaseMs = (policy.leaseSeconds ?? DEFAULT_LEASE_SECONDS) * 500;
+		let leaveBy = Infinity;
 		for (let pause = FIRST_POLL_MS; ; pause = Math.min(pause * 1.5, LAST_POLL_MS)) {
 			// a question that comes twice in one batch: the later item would wait for the earlier one
 			const own = new Set(answers.flatMap((a) => (a.outcome === 'decide' ? [a.decisionKey] : [])));
@@ -267,7 +272,8 @@ export class Decisions {
 					? [i]
 					: [],
 			);
-			const left = deadline - performance.now();
+			if (own.size > 0) leaveBy = Math.min(leaveBy, performance.now() + halfLeaseMs);
+			const left = Math.min(deadline, leaveBy) - performance.now();
 			if (waiting.length === 0 || left <= 0) return answers;
 			await new Promise((resolve) => setTimeout(resolve, Math.min(pause, left)));
 			if (wait.signal?.aborted === true) {

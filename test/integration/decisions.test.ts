@@ -68,6 +68,18 @@ describe('a look-up', () => {
 		asked.mockRestore();
 	});
 
+	test('that waits for one question while it holds another leaves before the lease of that one ends', async () => {
+		const busy = await on.deciding();
+		const own = question();
+		const answers = await stage.ledger.decisions.lookUpAndWait(
+			[own, askedAgain(busy)],
+			{ ...ASK, leaseSeconds: 2, caller: as('101') },
+			{ seconds: 20 },
+		);
+		expect(answers.map(({ outcome }) => outcome)).toEqual(['decide', 'busy']);
+		expect(await stage.secondsUntil(answers[0].lockedUntil)).toBeGreaterThan(0);
+	});
+
 	test('of a question that another one decides: busy, with its owner and no token', async () => {
 		const item = await on.deciding();
 		const answer = await on.lookUp(askedAgain(item), { caller: as('101') });
@@ -199,6 +211,16 @@ describe('storing', () => {
 			value: 'A',
 		});
 		expect(await on.row(item)).toMatchObject({ value: 'A', execution: '100', latency_ms: null });
+	});
+
+	test('that comes late gets the winner, also one whose time to live is over: it is no question again', async () => {
+		const item = await on.deciding();
+		await on.elapse(item);
+		const next = await on.deciding(askedAgain(item), { caller: as('101') });
+		await on.store(item, 'A', { ttlSeconds: 3600 });
+		await on.outlive(item);
+		const late = await on.store(next, 'B', {}, as('101'));
+		expect(late).toMatchObject({ outcome: 'superseded', value: 'A', token: null });
 	});
 
 	test('sent again with its token and value changes nothing and gives the first answer', async () => {
