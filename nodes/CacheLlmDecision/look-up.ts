@@ -23,6 +23,7 @@ import { checkedNumber } from '../execution/number';
 import { decisionFieldOf } from './answer';
 import { LOOK_UP } from './outputs';
 import { messageOf, type Placement } from './placement';
+import { readNeedsApproval } from './read';
 
 /** An item that can be looked up. */
 interface Asked {
@@ -138,7 +139,7 @@ function readGroups(
 			);
 			const policy: LookUpPolicy = {
 				kind,
-				needsApproval: parameters.read<unknown>('needsApproval', itemIndex, false) === true,
+				needsApproval: readNeedsApproval(parameters, itemIndex),
 				leaseSeconds: checkedNumber(parameters.option<unknown>('leaseSeconds', itemIndex, 300), {
 					label: 'Lease (Seconds)',
 					least: 0.001,

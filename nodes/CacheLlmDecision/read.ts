@@ -26,6 +26,16 @@ function keyOn(json: IDataObject): unknown {
 	return asDecisionField(own)?.decisionKey ?? json.decisionKey;
 }
 
+/** Throws for what is neither yes nor no: an expression that fails to say so must not switch the approval off. */
+export function readNeedsApproval(parameters: Parameters, itemIndex: number): boolean {
+	const given = parameters.read<unknown>('needsApproval', itemIndex, false);
+	if (given === true || given === 'true') return true;
+	if (given === false || given === 'false') return false;
+	throw new Error(
+		`"Needs Approval" is ${given === undefined ? 'nothing' : JSON.stringify(given).slice(0, 50)}, not true or false. Check its expression.`,
+	);
+}
+
 /** The name of the field, or the default where the option cannot be read. */
 export function fieldOf(parameters: Parameters, itemIndex: number): string {
 	try {

@@ -22,7 +22,7 @@ import { decisionFieldOf } from './answer';
 import { DecisionSearch, type FoundDecision } from './find-decision';
 import { STORE } from './outputs';
 import { messageOf, type Placement } from './placement';
-import { fieldOf } from './read';
+import { fieldOf, readNeedsApproval } from './read';
 
 const FORMS: AnswerForm[] = ['object', 'json', 'text'];
 
@@ -165,7 +165,7 @@ function readOffer(
 			store: {
 				...found,
 				...usable,
-				needsApproval: parameters.read<unknown>('needsApproval', itemIndex, false) === true,
+				needsApproval: readNeedsApproval(parameters, itemIndex),
 				ttlSeconds: ttlHours === null || ttlHours === 0 ? null : Math.min(ttlHours * 3600, 3.2e9),
 				inputTokens: number('inputTokens', 'Input Tokens', answer.inputTokens, true),
 				outputTokens: number('outputTokens', 'Output Tokens', answer.outputTokens, true),

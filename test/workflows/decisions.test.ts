@@ -724,6 +724,24 @@ describe('approval', () => {
 		expect(model.calls).toBe(1);
 	});
 
+	test('that an expression asks for in words is needed; one that says neither yes nor no switches nothing off', async () => {
+		for (const where of ['lookUp', 'store'] as const) {
+			const kind = stage.newKind();
+			const asked = (needsApproval: string) =>
+				ask({
+					kind,
+					model: new Model().chain,
+					[where]: { needsApproval },
+					settings: { onError: 'continueRegularOutput' },
+				});
+			const unclear = await asked('={{ $json.nope }}');
+			expect(unclear.json('Apply')).toEqual([]);
+			const [field] = where === 'lookUp' ? said(unclear, 'Look Up', 3) : said(unclear, 'Store', 2);
+			expect(field.message).toContain('"Needs Approval" is nothing, not true or false');
+			expect(said(await asked('={{ "true" }}'), 'Store', 1)).toMatchObject([{ status: 'proposed' }]);
+		}
+	});
+
 	test('rejected: every look-up leaves by Not Approved with the reason, until it is expired', async () => {
 		const { kind, decisionKey, model } = await proposed();
 		await stage.run({
