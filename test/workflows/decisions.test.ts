@@ -650,6 +650,27 @@ describe('Store finds the question of an answer', () => {
 		expect(ran.error?.message).toContain('made one item of several questions');
 	});
 
+	test('not of a step that made one item of several without saying so: n8n would pair it with the first', async () => {
+		const kind = stage.newKind();
+		const ran = await stage.run({
+			items: [MAIL, { ...MAIL, text: 'other' }],
+			nodes: [
+				decision('lookUp', asking(kind)),
+				step('Model', () => [{ json: { text: '{"label": "of both"}' } }]),
+				decision('store', {}, { onError: 'continueRegularOutput' }),
+			],
+			links: [
+				['Start', 'Look Up'],
+				['Look Up:1', 'Model'],
+				['Model', 'Store'],
+			],
+		});
+		expect(said(ran, 'Store', 0)).toEqual([]);
+		expect(said(ran, 'Store', 2)).toMatchObject([
+			{ message: expect.stringContaining('"Model" made one item of several questions') },
+		]);
+	});
+
 	test('not where the look-up said something else than decide', async () => {
 		const kind = stage.newKind();
 		await ask({ kind, model: new Model().chain });
