@@ -1,4 +1,4 @@
-import type { IExecuteFunctions } from 'n8n-workflow';
+import type { IDataObject, IExecuteFunctions } from 'n8n-workflow';
 
 import type { DecisionAnswer, Ledger } from '../../ledger';
 import { callerOf } from '../execution/caller';
@@ -29,11 +29,8 @@ export async function judge(
 			const approver = readApprover(parameters, itemIndex);
 			const reason = parameters.text('reason', itemIndex).trim();
 			// what the item shows is what the approver saw
-			const shown = Object.values(json)
-				.map(asDecisionField)
-				.find((own) => own?.decisionKey === decisionKey);
 			const given = parameters.optionText('valueHash', itemIndex).trim();
-			const valueHash = given !== '' ? given : (shown?.valueHash ?? null);
+			const valueHash = given !== '' ? given : (shownOn(json, decisionKey)?.valueHash ?? null);
 			status = 'error';
 			const { decisions } = await ledgerFor();
 			const answer = await decisions.judge(
@@ -51,6 +48,13 @@ export async function judge(
 			placement.problem({ itemIndex, field, message: messageOf(error), status });
 		}
 	}
+}
+
+/** The decision as it stands on the item: in a field of this node, or as Get and List give it. */
+function shownOn(json: IDataObject, decisionKey: string): IDataObject | undefined {
+	return [...Object.values(json).map(asDecisionField), json].find(
+		(shown) => shown?.decisionKey === decisionKey && typeof shown.valueHash === 'string',
+	) as IDataObject | undefined;
 }
 
 /** What another approver said before in the same sense is as good. */

@@ -78,6 +78,8 @@ describe('a look-up', () => {
 		);
 		expect(answers.map(({ outcome }) => outcome)).toEqual(['decide', 'busy']);
 		expect(await stage.secondsUntil(answers[0].lockedUntil)).toBeGreaterThan(0);
+		// however often it looked
+		expect(await on.history(busy)).toEqual(['look_up: decide', 'look_up: busy']);
 	});
 
 	test('of a question that another one decides: busy, with its owner and no token', async () => {

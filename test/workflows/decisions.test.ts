@@ -816,6 +816,21 @@ describe('approval', () => {
 		expect(ran.error?.message).toContain('it is not the value that was shown to the approver');
 	});
 
+	test('of another value than Get or List showed is refused, too', async () => {
+		for (const operation of ['get', 'list']) {
+			const { kind, decisionKey, model } = await proposed();
+			const show = { get: { decisionKey }, list: { filters: { kind } } }[operation];
+			const shown = await stage.run({ items: [{}], nodes: [decision(operation, show)] });
+			await stage.run({ items: [{ decisionKey }], nodes: [decision('expire', {}, {}, 'Expire')] });
+			await ask({ kind, model: model.chain, lookUp: { needsApproval: true } });
+			const ran = await stage.run({
+				items: shown.json(operation),
+				nodes: [verdict('approve', { approver: 'ada@example.com' })],
+			});
+			expect(ran.error?.message).toContain('it is not the value that was shown to the approver');
+		}
+	});
+
 	test('what waits can be listed, and a problem leaves by Not Approved when the flow is to go on', async () => {
 		const { kind, decisionKey } = await proposed();
 		const listed = await stage.run({
