@@ -79,10 +79,24 @@ function readSchema(given: unknown): Schema | string {
 			return 'The JSON Schema is not JSON. Paste it as it stands, for example {"type": "object", "required": ["label"]}.';
 		}
 	}
-	return typeof schema === 'object' && schema !== null && !Array.isArray(schema)
+	if (typeof schema !== 'object' || schema === null || Array.isArray(schema))
+		return 'The JSON Schema is no JSON object.';
+	// an example, or the form in which OpenAI takes a schema: as a schema it would let everything pass
+	return Object.keys(schema).some((name) => KEYWORDS.has(name))
 		? (schema as Schema)
-		: 'The JSON Schema is no JSON object.';
+		: 'The JSON Schema holds none of the words of a schema (type, properties, required …), so it would let everything pass. Paste the schema itself: not an example, and of OpenAI\'s form only what stands under "schema".';
 }
+
+/** Those that a value can fail to fit. */
+const KEYWORDS = new Set([
+	...['type', 'enum', 'const', 'format', '$ref', '$dynamicRef', '$recursiveRef'],
+	...['properties', 'required', 'patternProperties', 'additionalProperties', 'propertyNames'],
+	...['minProperties', 'maxProperties', 'dependencies', 'dependentRequired', 'dependentSchemas'],
+	...['unevaluatedProperties', 'items', 'prefixItems', 'additionalItems', 'contains', 'minItems'],
+	...['maxItems', 'uniqueItems', 'unevaluatedItems', 'allOf', 'anyOf', 'oneOf', 'not', 'if'],
+	...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf', 'divisibleBy'],
+	...['minLength', 'maxLength', 'pattern'],
+]);
 
 function draftOf({ $schema }: Schema): '4' | '7' | '2019-09' | '2020-12' {
 	const named = /draft-0?4\b|draft-0?[67]\b|2019-09/.exec(String($schema ?? ''))?.[0];

@@ -438,6 +438,9 @@ describe('a JSON Schema', () => {
 	test.each([
 		['not JSON', 'type: object', 'The JSON Schema is not JSON'],
 		['a list', '[]', 'no JSON object'],
+		['an example', { label: 'invoice' }, 'would let everything pass'],
+		["OpenAI's form", { name: 'mail', strict: true, schema: { type: 'object' } }, 'under "schema"'],
+		['empty', '{}', 'would let everything pass'],
 		['a reference to another host', { $ref: 'https://example.com/schema' }, 'cannot be used'],
 		['a circle', { $ref: '#' }, 'cannot be used'],
 		['a pattern that is none', { pattern: '(' }, 'cannot be used'],
