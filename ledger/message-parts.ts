@@ -12,6 +12,8 @@ export interface MessagePart {
 	plain: string;
 }
 
+/** With its markup and in UTF-8; Telegram refuses more before it reads the markup. */
+const MAX_RAW_BYTES = 32_768;
 /** Longer raw texts are not looked at. */
 const MAX_RAW_LENGTH = 500_000;
 export const MAX_PARTS = 100;
@@ -29,8 +31,9 @@ const PLAIN_CUT = { close: '', open: '' };
 
 /**
  * The text in parts of at most `first` and then `rest` visible units, cut at paragraphs, lines or spaces where it can be,
- * and never inside a tag, an entity or a visible character. Parts that would show nothing are left out. Null: the text
- * cannot be cut without breaking its markup, or is too long for 100 parts.
+ * and never inside a tag, an entity or a visible character. Parts that would show nothing are left out; the first, where it
+ * is another kind than the rest (a caption), is empty then. Null: the text cannot be cut without breaking its markup, or is
+ * too long for 100 parts.
  */
 export function messageParts(
 	text: string,
@@ -41,19 +44,28 @@ export function messageParts(
 	const atoms = atomsOf(text, parseMode);
 	const visible = atoms.map((atom) => atom.visible).join('');
 	// as it stands: what Telegram thinks of its markup is Telegram's to say
-	if (visible.length <= first) return [{ text, plain: plainOf(text, visible, parseMode, first) }];
-	const ends = cuts(visible, cuttable(atoms, visible.length), first, rest);
-	if (ends === null || ends.length > MAX_PARTS) return null;
-	const raw = rawParts(atoms, ends);
-	return ends
-		.map((end, i) => {
-			const seen = visible.slice(ends[i - 1] ?? 0, end);
-			const limit = i === 0 ? first : rest;
-			return { text: raw[i], seen, plain: plainOf(raw[i], seen, parseMode, limit) };
-		})
-		.filter(({ seen }) => seen.trim() !== '')
-		.map(({ text: part, plain }) => ({ text: part, plain }));
+	if (visible.length <= first && !isTooHeavy(text))
+		return [{ text, plain: plainOf(text, visible, parseMode, first) }];
+	const allowed = cuttable(atoms, visible.length);
+	// shorter ones where it is mostly markup, such as a list of long links
+	for (let share = 1; share <= 32; share *= 2) {
+		const ends = cuts(visible, allowed, Math.floor(first / share), Math.floor(rest / share));
+		if (ends === null || ends.length > MAX_PARTS) return null;
+		const raw = rawParts(atoms, ends);
+		if (raw.some(isTooHeavy)) continue;
+		return ends
+			.map((end, i) => {
+				const seen = visible.slice(ends[i - 1] ?? 0, end);
+				if (seen.trim() === '') return { text: '', plain: '' };
+				const limit = i === 0 ? first : rest;
+				return { text: raw[i], plain: plainOf(raw[i], seen, parseMode, limit) };
+			})
+			.filter((part, i) => part.text !== '' || (i === 0 && first !== rest));
+	}
+	return null;
 }
+
+const isTooHeavy = (raw: string) => Buffer.byteLength(raw) > MAX_RAW_BYTES;
 
 /** What the reader sees of a text: without tags and markers, entities decoded. */
 export function visibleText(text: string, parseMode: ParseMode | null): string {
@@ -79,9 +91,9 @@ function atomsOf(text: string, parseMode: ParseMode | null): Atom[] {
 	}
 }
 
-// bounded, so that a text full of "<" costs no more than its length
+// bounded, so that a text full of "<" costs no more than its length; Telegram reads entities without their ";" as well
 const HTML_TOKEN =
-	/<(\/?)([a-zA-Z][a-zA-Z0-9-]{0,30})((?:[^<>"']|"[^"]{0,4000}"|'[^']{0,4000}'){0,4000})>|&(?:#(\d{1,8})|#[xX]([0-9a-fA-F]{1,6})|(lt|gt|amp|quot));/g;
+	/<(\/?)([a-zA-Z][a-zA-Z0-9-]{0,30})((?:[^<>"']|"[^"]{0,4000}"|'[^']{0,4000}'){0,4000})>|&(?:#(\d{1,7})(?!\d)|#x([0-9a-fA-F]{1,6})(?![0-9a-fA-F])|(lt|gt|amp|quot)(?![a-zA-Z]));?/g;
 
 const NAMED_ENTITIES: Record<string, string> = { lt: '<', gt: '>', amp: '&', quot: '"' };
 
@@ -150,19 +162,21 @@ function markdownAtoms(text: string, second: boolean): Atom[] {
 		if (character === '\\' && next !== undefined && isEscapable(next, second)) {
 			push(character + next, next);
 		} else if (text.startsWith('```', at)) {
-			const end = text.indexOf('```', at + 3);
-			const fence = /^```(?:[\w+#.-]*\n)?/.exec(text.slice(at, at + 64))?.[0] ?? '```';
-			if (end === -1 || at + fence.length > end) {
+			const fence = CODE_FENCE.exec(text.slice(at, at + 64))?.[0] ?? '```';
+			const end = codeEnd('```', at + fence.length);
+			if (end === -1) {
 				open.push('```');
 				push('```', '');
 				continue;
 			}
 			const isCuttable = open.length === 0 && !quote;
 			push(fence, '');
-			pushCode(text.slice(at, end), isCuttable ? { close: '```', open: fence } : null);
+			// without a line break the first word of the next part would be its language, and hidden
+			const reopened = /[\r\n]$/.test(fence) ? fence : `${fence}\n`;
+			pushCode(text.slice(at, end), isCuttable ? { close: '```', open: reopened } : null);
 			push('```', '', { closing: true, cut: null });
 		} else if (character === '`') {
-			const end = text.indexOf('`', at + 1);
+			const end = codeEnd('`', at + 1);
 			if (end === -1) open.push('`');
 			push('`', '');
 			if (end === -1) continue;
@@ -208,13 +222,26 @@ function markdownAtoms(text: string, second: boolean): Atom[] {
 	return atoms;
 
 	function pushCode(code: string, cut: Atom['cut']): void {
-		for (const piece of code.split(/(\\[\\`])/)) {
+		for (const piece of second ? code.split(/(\\[^])/) : [code]) {
 			if (piece === '') continue;
-			const isEscape = second && /^\\[\\`]$/.test(piece);
+			const isEscape = second && piece[0] === '\\' && isEscapable(piece[1] ?? '', second);
 			push(piece, isEscape ? piece[1] : piece, { cut });
 		}
 	}
+
+	/** Where the marker stands next that nothing escapes; -1 for nowhere. */
+	function codeEnd(marker: string, from: number): number {
+		if (!second) return text.indexOf(marker, from);
+		for (let i = from; i < text.length; i++) {
+			if (text[i] === '\\' && isEscapable(text[i + 1] ?? '', second)) i++;
+			else if (text.startsWith(marker, i)) return i;
+		}
+		return -1;
+	}
 }
+
+/** With the language, which only counts with space behind it, and the one line break that Telegram skips. */
+const CODE_FENCE = /^```(?:[^\s`]+(?=\s))?(?:\r\n|\n\r|\n|\r)?/;
 
 const isEscapable = (character: string, second: boolean) =>
 	second ? character > '\0' && character < '\x7f' : '_*`['.includes(character);
