@@ -20,8 +20,12 @@ begin
 	if p_old_chat_id is null or p_new_chat_id is null or p_old_chat_id = p_new_chat_id then
 		raise exception 'a chat moves to another one' using errcode = '22023';
 	end if;
-	insert into message_chats (bot, chat_id) values (p_bot, p_old_chat_id) on conflict do nothing;
-	select * into v_old from message_chats where bot = p_bot and chat_id = p_old_chat_id for update;
+	insert into message_chats (bot, chat_id)
+	select p_bot, c.chat_id from unnest(array[p_old_chat_id, p_new_chat_id]) as c(chat_id) order by c.chat_id collate "C"
+	on conflict do nothing;
+	-- both, so that nobody reserves in either meanwhile; in the order in which reserve_messages locks them
+	perform 1 from message_chats where bot = p_bot and chat_id in (p_old_chat_id, p_new_chat_id) order by chat_id for update;
+	select * into v_old from message_chats where bot = p_bot and chat_id = p_old_chat_id;
 	v_new := message_chat(p_bot, p_new_chat_id);
 	if v_new = p_old_chat_id then
 		-- Telegram names a chat that moved here: nothing to remember, and nothing was sent

@@ -25,6 +25,7 @@ declare
 	v_same boolean;
 	v_inside boolean;
 	v_hashes text[];
+	v_chats text[];
 	r record;
 begin
 	if p_options - '{window_s,lease_s,resend_unknown,caller}'::text[] <> '{}' then
@@ -48,13 +49,20 @@ begin
 		raise exception 'details need a content_hash, and part_hashes of 1 to 1000 parts' using errcode = '22023';
 	end if;
 
+	-- in their newest form first: a chat that is asked for by its old and its new id is locked in one order all the same
+	v_chats := array(select unnest(p_chat_ids));
 	for r in
-		select i.* from unnest(p_chat_ids, p_message_keys, p_tokens, p_details) with ordinality
-			as i(chat_id, message_key, token, detail, ord)
-		order by i.chat_id collate "C", i.message_key collate "C", i.ord
+		select i.* from unnest(p_chat_ids) with ordinality as i(chat_id, ord) order by i.chat_id collate "C", i.ord
+	loop
+		v_chats[r.ord] := message_chat(p_bot, r.chat_id);
+	end loop;
+	for r in
+		select i.* from unnest(p_chat_ids, p_message_keys, p_tokens, p_details, v_chats) with ordinality
+			as i(chat_id, message_key, token, detail, newest, ord)
+		order by i.newest collate "C", i.message_key collate "C", i.ord
 	loop
 		v_hashes := array(select jsonb_array_elements_text(r.detail -> 'part_hashes'));
-		v_chat := message_chat(p_bot, r.chat_id);
+		v_chat := r.newest;
 		v_ref := message_ref(p_bot, v_chat, r.message_key);
 		v_more := case when v_chat <> r.chat_id then jsonb_build_object('movedFrom', r.chat_id) else '{}'::jsonb end;
 		loop

@@ -15,7 +15,7 @@ as $$
 declare
 	m sent_messages;
 	v_before sent_messages;
-	v_chat text := message_chat(p_bot, p_chat_id);
+	v_chat text;
 	v_part integer := coalesce((p_options ->> 'part')::integer, 1);
 	v_error text := left(p_options ->> 'error', 1000);
 	v_lease interval := make_interval(secs => coalesce((p_options ->> 'lease_s')::double precision, 600));
@@ -25,6 +25,11 @@ begin
 	if p_outcome is null or p_outcome <> all ('{sent,not_sent,refused,unknown,flooded}') then
 		raise exception 'outcome must be sent, not_sent, refused, unknown or flooded' using errcode = '22023';
 	end if;
+	if p_outcome = 'flooded' then
+		-- it is written below: two that share it first would wait for each other
+		perform 1 from message_chats where bot = p_bot and chat_id = p_chat_id for no key update;
+	end if;
+	v_chat := message_chat(p_bot, p_chat_id);
 	if p_outcome = 'flooded' then
 		v_until := clock_timestamp() + make_interval(secs =>
 			least(greatest(coalesce((p_options ->> 'retry_after_s')::double precision, 1), 0), 86400));

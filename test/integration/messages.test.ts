@@ -12,6 +12,22 @@ afterAll(async () => {
 	await stage.close();
 });
 
+const ask = async (client: Client, messages: MessageItem[]) =>
+	(
+		await client.query<{ ord: number; status: string }>(
+			`select ord, status from idempotency.reserve_messages($1, $2, $3, $4, $5, '{}') order by ord`,
+			[
+				BOT,
+				messages.map(({ chatId }) => chatId),
+				messages.map(({ messageKey }) => messageKey),
+				messages.map(({ token }) => token),
+				messages.map(({ contentHash, partHashes }) =>
+					JSON.stringify({ content_hash: contentHash, part_hashes: partHashes }),
+				),
+			],
+		)
+	).rows.map(({ status }) => status);
+
 const parts = (count: number) => Array.from({ length: count }, (_, i) => hash(`part ${i}`));
 
 describe('a message is reserved, marked, sent and recorded', () => {
@@ -125,21 +141,6 @@ describe('one owner at a time', () => {
 	test('two batches in opposite orders at the same moment: each message once, and no deadlock', async () => {
 		// without the ledger's connection, which would send a deadlocked call again
 		const clients = [await stage.base.connect(), await stage.base.connect()];
-		const ask = async (client: Client, messages: MessageItem[]) =>
-			(
-				await client.query<{ ord: number; status: string }>(
-					`select ord, status from idempotency.reserve_messages($1, $2, $3, $4, $5, '{}') order by ord`,
-					[
-						BOT,
-						messages.map(({ chatId }) => chatId),
-						messages.map(({ messageKey }) => messageKey),
-						messages.map(({ token }) => token),
-						messages.map(({ contentHash, partHashes }) =>
-							JSON.stringify({ content_hash: contentHash, part_hashes: partHashes }),
-						),
-					],
-				)
-			).rows.map(({ status }) => status);
 		for (let round = 0; round < 10; round++) {
 			const messages = Array.from({ length: 60 }, () => newMessage());
 			const twins = [...messages].reverse().map((message) => again(message));
@@ -477,6 +478,38 @@ describe('case 62: a group that became a supergroup', () => {
 		]);
 	});
 
+	test('while the same message is reserved under the new id, it is followed afterwards and found there', async () => {
+		const [old, supergroup] = ['-4007', '-100129'];
+		await stage.sent(newMessage({ chatId: supergroup }));
+		const met = await stage.sending(newMessage({ chatId: old }));
+		const other = again(met, { chatId: supergroup });
+		const client = await stage.base.connect();
+		await client.query('begin');
+		await ask(client, [other]);
+		const followed = stage.ledger.messages.follow(BOT, met, supergroup, 600);
+		await stage.base.untilWaiting(1);
+		await client.query('commit');
+		expect(await followed).toMatchObject({ status: 'in_progress', chatId: supergroup });
+		expect(await stage.row(met)).toMatchObject({ chat_id: supergroup, token: other.token });
+	});
+
+	test('batches that name it by its old and its new id at the same moment: no deadlock', async () => {
+		const [old, supergroup, between] = ['-4008', '-100130', '-2'];
+		const met = await stage.sending(newMessage({ chatId: old }));
+		await stage.ledger.messages.follow(BOT, met, supergroup, 600);
+		const clients = [await stage.base.connect(), await stage.base.connect()];
+		for (let round = 0; round < 5; round++) {
+			const texts = Array.from({ length: 40 }, () => newMessage());
+			const inChats = (chats: string[]) =>
+				texts.flatMap((text) => chats.map((chatId) => again(text, { chatId })));
+			const [one, two] = await Promise.all([
+				ask(clients[0], inChats([between, old])),
+				ask(clients[1], inChats([supergroup, between])),
+			]);
+			expect([...one, ...two].filter((status) => status === 'reserved')).toHaveLength(80);
+		}
+	});
+
 	test('in a circle it is not followed', async () => {
 		const met = await stage.sending(newMessage({ chatId: '-4006' }));
 		await stage.ledger.messages.follow(BOT, met, '-100128', 600);
@@ -500,6 +533,32 @@ describe('limits', () => {
 		}
 		expect((await stage.row(message)).state).toBe('reserved');
 		await stage.sending();
+	});
+
+	test('two workers told to wait by one chat in the same moment: both are recorded, and no deadlock', async () => {
+		const chatId = '90431';
+		const messages = [newMessage({ chatId }), newMessage({ chatId })];
+		for (const message of messages) await stage.sending(message);
+		const clients = [await stage.base.connect(), await stage.base.connect()];
+		const reader = await stage.base.connect();
+		await reader.query('begin');
+		await reader.query('select 1 from idempotency.message_chats where chat_id = $1 for share', [
+			chatId,
+		]);
+		// without the ledger's connection, which would send a deadlocked call again
+		const settled: Array<Promise<{ rows: unknown[] }>> = [];
+		for (const [i, { messageKey, token }] of messages.entries()) {
+			settled.push(
+				clients[i].query(
+					`select status from idempotency.settle_message($1, $2, $3, $4, 'flooded', null, '{"retry_after_s": 9}')`,
+					[BOT, chatId, messageKey, token],
+				),
+			);
+			await stage.base.untilWaiting(i + 1);
+		}
+		await reader.query('commit');
+		for (const { rows } of await Promise.all(settled))
+			expect(rows).toEqual([{ status: 'recorded' }]);
 	});
 
 	test('workers together stay below the overall rate: each turn is given once', async () => {
