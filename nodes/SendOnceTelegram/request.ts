@@ -82,9 +82,10 @@ export function readFieldName(options: IDataObject, json: IDataObject): string {
 	);
 }
 
-/** What an earlier Send-Once Telegram put on the item. */
-export const isMessageField = (value: IDataObject) =>
-	typeof value.status === 'string' && typeof value.messageRef === 'string';
+/** What an earlier Send-Once Telegram put on the item; one that was not asked for has no reference. */
+export const isMessageField = ({ status, message, chatId, messageRef }: IDataObject) =>
+	typeof status === 'string' &&
+	(typeof messageRef === 'string' || (typeof message === 'string' && typeof chatId === 'string'));
 
 /** Reads what an item asks for. Throws, naming the field and the cure, for what cannot be sent. */
 export async function readOutgoing(

@@ -1,6 +1,7 @@
 import http from 'http';
 import https from 'https';
 import { randomBytes } from 'crypto';
+import type { Socket } from 'net';
 
 /**
  * Node's own http and https, not n8n's helper: whether a message can have arrived hangs on what the socket has seen, and
@@ -44,6 +45,9 @@ export type Outcome =
 
 /** Without a word from a proxy on how long. */
 const DEFAULT_RETRY_AFTER_S = 30;
+/** A pause of nothing would be asked for again and again; a longer one is as long as the ledger keeps it. */
+const LEAST_RETRY_AFTER_S = 1;
+const MOST_RETRY_AFTER_S = 86_400;
 const ONE_WRITE_BYTES = 16_000;
 const MAX_ANSWER_BYTES = 1024 * 1024;
 /** A connection that rested longer may be closed at the other end already, and then nobody knows. */
@@ -73,7 +77,8 @@ export class TelegramApi {
 			base === null ||
 			!/^https?:$/.test(base.protocol) ||
 			base.search !== '' ||
-			base.hash !== ''
+			base.hash !== '' ||
+			loginOf(base) === null
 		) {
 			throw new Error(
 				'The base URL in the Telegram credential is no web address. The usual one is https://api.telegram.org.',
@@ -91,7 +96,13 @@ export class TelegramApi {
 	): Promise<Outcome> {
 		const { body, contentType } =
 			upload === null ? jsonBody(parameters) : formBody(parameters, upload);
-		const answer = await this.exchange(method, body, contentType, timeOuts);
+		const answer = await this.exchange(method, body, contentType, timeOuts).catch(
+			// thrown before anything was written
+			(error: unknown): Outcome => ({
+				outcome: 'not_sent',
+				error: this.redact(failureWords(error as NodeJS.ErrnoException)),
+			}),
+		);
 		return 'outcome' in answer ? answer : readAnswer(answer, (text) => this.redact(text));
 	}
 
@@ -130,11 +141,7 @@ export class TelegramApi {
 				hostname: this.base.hostname.replace(/^\[|\]$/g, ''),
 				port: this.base.port || undefined,
 				path: `${pathname.replace(/\/+$/, '')}/bot${this.token}/${method}`,
-				...(this.base.username === ''
-					? {}
-					: {
-							auth: `${decodeURIComponent(this.base.username)}:${decodeURIComponent(this.base.password)}`,
-						}),
+				...(this.base.username === '' ? {} : { auth: loginOf(this.base) }),
 				method: 'POST',
 				headers: { 'content-type': contentType, 'content-length': body.length },
 				agent: this.agentFor(transport),
@@ -178,7 +185,11 @@ export class TelegramApi {
 					}),
 				connectMs,
 			);
+			/** A proxy that refuses the tunnel answers in its own name: nothing has gone to Telegram. */
+			const isTunnel = (socket: Socket | null) =>
+				protocol === 'http:' || (socket as { encrypted?: boolean } | null)?.encrypted === true;
 			request.once('socket', (socket) => {
+				if (!isTunnel(socket)) return;
 				// a proxy's tunnel arrives ready; secureConnecting is Node's own word for a handshake that is not over
 				const { secureConnecting } = socket as unknown as { secureConnecting?: boolean };
 				if (socket.connecting || secureConnecting === true) {
@@ -189,6 +200,11 @@ export class TelegramApi {
 			});
 			request.on('error', fail);
 			request.once('response', (response) => {
+				if (!isTunnel(request.socket)) {
+					const status = response.statusCode ?? 0;
+					fail(new Error(), `The proxy does not let the request through (HTTP status ${status}).`);
+					return;
+				}
 				// it has read enough to answer
 				waitForAnswer();
 				const pieces: Buffer[] = [];
@@ -219,6 +235,15 @@ export class TelegramApi {
 		if (Date.now() - this.lastEnd > REUSE_WITHIN_MS) this.close();
 		this.agent ??= new transport.Agent({ keepAlive: true, maxSockets: 1 });
 		return this.agent;
+	}
+}
+
+/** As HTTP wants it; null where it is written in a way that cannot be read. */
+function loginOf({ username, password }: URL): string | null {
+	try {
+		return `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+	} catch {
+		return null;
 	}
 }
 
@@ -259,9 +284,12 @@ function readAnswer(
 	const error = `Telegram refused it: ${description}`;
 	if (status === 429) {
 		const seconds = Number(details?.retry_after ?? retryAfter);
+		const isGiven = Number.isFinite(seconds) && seconds >= 0;
 		return {
 			outcome: 'flooded',
-			retryAfterSeconds: Number.isFinite(seconds) && seconds >= 0 ? seconds : DEFAULT_RETRY_AFTER_S,
+			retryAfterSeconds: isGiven
+				? Math.min(Math.max(seconds, LEAST_RETRY_AFTER_S), MOST_RETRY_AFTER_S)
+				: DEFAULT_RETRY_AFTER_S,
 			error,
 		};
 	}

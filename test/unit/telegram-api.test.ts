@@ -5,6 +5,8 @@ import net from 'node:net';
 import path from 'node:path';
 import tls from 'node:tls';
 
+import { HttpsProxyAgent } from 'https-proxy-agent';
+
 import { startTelegramServer } from '../../scripts/n8n/telegram-server';
 import { TelegramApi, type Outcome } from '../../nodes/SendOnceTelegram/telegram-api';
 
@@ -192,6 +194,15 @@ describe('Telegram’s answers', () => {
 		expect(await send(server.url)).toMatchObject(expected);
 	});
 
+	test.each([
+		[0, 1],
+		[1e17, 86_400],
+	])('a pause of %s s is taken as %s s', async (retryAfter, taken) => {
+		const parameters = { retry_after: retryAfter };
+		server.behave('1', { fail: { code: 429, description: 'Too Many Requests', parameters } });
+		expect(await send(server.url)).toMatchObject({ outcome: 'flooded', retryAfterSeconds: taken });
+	});
+
 	test('a token that Telegram repeats is hidden', async () => {
 		server.behave('*', { fail: { code: 400, description: `see /bot${TOKEN}/x and ${SECRET}` } });
 		expect(await send(server.url)).toMatchObject({ error: expect.stringContaining('<token>') });
@@ -234,7 +245,7 @@ describe('the way to Telegram', () => {
 		}
 	});
 
-	test.each(['', 'api.telegram.org', 'ftp://x', 'https://x/?a=1'])(
+	test.each(['', 'api.telegram.org', 'ftp://x', 'https://x/?a=1', 'https://a%zz:b@x'])(
 		'a base URL that cannot be right is refused in words: "%s"',
 		(baseUrl) => {
 			const make = () => new TelegramApi({ accessToken: TOKEN, baseUrl });
@@ -276,6 +287,23 @@ describe('over TLS', () => {
 		secure.behave('*', { drop: 'after' });
 		expect(await trusting(async () => await send(url))).toMatchObject({ outcome: 'unknown' });
 		await secure.close();
+	});
+
+	test.each([407, 502, 503])('a proxy that lets nobody through (%s): not sent', async (status) => {
+		const proxy = await listener((socket) => {
+			socket.once('data', () => socket.end(`HTTP/1.1 ${status} No\r\ncontent-length: 2\r\n\r\nno`));
+		});
+		const own = https.globalAgent;
+		https.globalAgent = new HttpsProxyAgent(`http://127.0.0.1:${proxy.port}`) as https.Agent;
+		try {
+			expect(await send('https://telegram.invalid')).toEqual({
+				outcome: 'not_sent',
+				error: `The proxy does not let the request through (HTTP status ${status}).`,
+			});
+		} finally {
+			https.globalAgent = own;
+			await proxy.close();
+		}
 	});
 
 	test('an upload that nobody reads is not sent; a text that nobody answers may have arrived', async () => {
