@@ -19,6 +19,8 @@ const LONGEST_TURN_S = 10;
 const TROUBLE_LIMIT = 3;
 /** So many chats in a row that Telegram told to wait: it means the bot, not the chats. */
 const FLOOD_LIMIT = 5;
+const TAKEN_OVER =
+	'This execution took so long that the message was taken over or resolved meanwhile.';
 
 export type SendStatus =
 	| 'duplicate'
@@ -84,8 +86,12 @@ export class Sending {
 	private wholeBotUntil = 0;
 	private waitedMs = 0;
 	private trouble = 0;
-	private floods = 0;
+	private readonly flooded = new Set<string>();
 	private stop: Stop | null = null;
+	/** References that this run has reserved. */
+	private readonly ours = new Set<string>();
+	/** A group by its old and its new id is one chat: these are the same as another message of their batch, by its reference. */
+	private readonly twins = new Map<Outgoing, string>();
 	/** Taken off the queue, and nothing was sent under their reservation. */
 	private readonly unused: Underway[] = [];
 
@@ -135,9 +141,18 @@ export class Sending {
 			return !firsts.has(name) && firsts.add(name);
 		});
 		for (const [policy, group] of byPolicy(asked)) {
-			const answers = await this.messages.reserve(this.api.bot, group, policy, this.caller);
+			const answers = await this.messages
+				.reserve(this.api.bot, group, policy, this.caller)
+				.catch(async (error: unknown) => {
+					// what is reserved already, or may be
+					await this.free(asked, error);
+					throw error;
+				});
+			for (const { status, messageRef } of answers)
+				if (status === 'reserved') this.ours.add(messageRef);
 			group.forEach((message, i) => {
 				const answer = answers[i];
+				if (this.isTwin(message, answer)) return;
 				const underway = {
 					message,
 					answer,
@@ -151,6 +166,13 @@ export class Sending {
 			});
 		}
 		return queue.sort((a, b) => a.message.itemIndex - b.message.itemIndex);
+	}
+
+	/** Best effort, with the ledger out of reach: their leases end by themselves. */
+	private async free(messages: Outgoing[], error: unknown): Promise<void> {
+		await this.messages
+			.release(this.api.bot, messages, { error: messageOf(error) }, this.caller)
+			.catch(() => undefined);
 	}
 
 	/** Takes messages off the queue until it is empty or must not go on. */
@@ -231,11 +253,7 @@ export class Sending {
 				return 'sending';
 			}
 			if (answer.status === 'not_owner') {
-				this.finish(
-					underway,
-					'in_progress',
-					'This execution took so long that another one took the message over.',
-				);
+				this.finish(underway, 'in_progress', TAKEN_OVER);
 				return 'settled';
 			}
 			const waitMs = Math.ceil(answer.waitSeconds * 1000);
@@ -276,7 +294,7 @@ export class Sending {
 			underway.plain = true;
 			outcome = await this.request(underway, part);
 		}
-		this.watchTrouble(outcome);
+		this.watchTrouble(outcome, underway.answer.chatId);
 		switch (outcome.outcome) {
 			case 'sent':
 				return await this.recordSent(underway, part, outcome.messageId);
@@ -287,20 +305,19 @@ export class Sending {
 			case 'unknown':
 				await this.settleUnknown(underway, part, outcome.error);
 				return 'settled';
-			case 'flooded':
+			case 'flooded': {
+				const { error, retryAfterSeconds } = outcome;
+				const wholeBot = this.flooded.size >= FLOOD_LIMIT;
 				await this.settle(underway, {
 					outcome: 'flooded',
 					part,
-					error: outcome.error,
-					retryAfterSeconds: outcome.retryAfterSeconds,
-					wholeBot: this.floods >= FLOOD_LIMIT,
+					error,
+					retryAfterSeconds,
+					wholeBot,
 				});
-				this.defer(
-					underway.answer.chatId,
-					outcome.retryAfterSeconds * 1000,
-					this.floods >= FLOOD_LIMIT,
-				);
+				this.defer(underway.answer.chatId, retryAfterSeconds * 1000, wholeBot);
 				return 'deferred';
+			}
 			case 'migrated':
 				return await this.follow(underway, part, outcome.chatId, outcome.error);
 			case 'unparsed':
@@ -351,7 +368,8 @@ export class Sending {
 		if (isLast) underway.answer.sentAt = answer.sentAt;
 		if (answer.status === 'recorded') return 'next';
 		// a lease of minutes ended in between, and somebody sends it again by choice: both copies are in the log
-		this.finish(underway, 'sent', null, { copyPossible: true });
+		if (isLast) this.finish(underway, 'sent', null, { copyPossible: true });
+		else this.finish(underway, 'in_progress', TAKEN_OVER, { copyPossible: true });
 		return 'settled';
 	}
 
@@ -376,24 +394,28 @@ export class Sending {
 			return 'settled';
 		}
 		underway.followed = true;
+		const { message } = underway;
 		const movedFrom = underway.answer.chatId;
-		const answer = await this.messages.follow(
-			this.api.bot,
-			this.hold(underway),
-			newChatId,
-			RESERVATION_S,
-			this.caller,
-		);
+		const answer = await this.messages
+			.follow(this.api.bot, this.hold(underway), newChatId, RESERVATION_S, this.caller)
+			.catch(async (failure: unknown) => {
+				// Telegram refused it, so nothing is out, whether the ledger has moved the chat or not
+				await this.settle(underway, { outcome: 'not_sent', part, error }).catch(() => undefined);
+				this.unused.push(underway);
+				throw failure;
+			});
 		underway.answer = { ...answer, movedFrom };
 		if (answer.status === 'reserved') return 'next';
+		if (this.isTwin(message, answer)) return 'settled';
 		underway.messageIds = [...answer.messageIds];
 		this.finish(underway, answeredStatus(answer.status), answeredReason(answer));
 		return 'settled';
 	}
 
-	private watchTrouble({ outcome }: Outcome): void {
+	private watchTrouble({ outcome }: Outcome, chatId: string): void {
 		this.trouble = outcome === 'not_sent' || outcome === 'unknown' ? this.trouble + 1 : 0;
-		this.floods = outcome === 'flooded' ? this.floods + 1 : 0;
+		if (outcome === 'flooded') this.flooded.add(chatId);
+		else this.flooded.clear();
 		if (this.trouble >= TROUBLE_LIMIT) {
 			this.stop = {
 				status: 'retry_later',
@@ -481,13 +503,21 @@ export class Sending {
 		});
 	}
 
+	private isTwin(message: Outgoing, { status, messageRef }: MessageAnswer): boolean {
+		if (status !== 'in_progress' || !this.ours.has(messageRef)) return false;
+		this.twins.set(message, messageRef);
+		return true;
+	}
+
 	/** The later of two equal messages in a batch: what the first became, or that it was not asked for. */
 	private answerOfTwin(message: Outgoing, chunk: Outgoing[]): SendResult {
+		const ref = this.twins.get(message);
 		const twin = chunk.find(
 			(other) =>
 				other !== message &&
-				other.chatId === message.chatId &&
-				other.messageKey === message.messageKey,
+				(ref === undefined
+					? other.chatId === message.chatId && other.messageKey === message.messageKey
+					: this.results.get(other)?.messageRef === ref),
 		);
 		const result = twin === undefined ? undefined : this.results.get(twin);
 		if (result === undefined) {

@@ -370,6 +370,32 @@ describe('what Telegram answers', () => {
 		expect(server.deliveries(supergroup).map(({ text }) => text)).toEqual(['x', 'y']);
 	});
 
+	test.each(['not yet known', 'known'])(
+		'the same text to a group by its old and its new id, the move %s: one is the duplicate of the other',
+		async (known) => {
+			const [old, supergroup] = [`-${newChat()}`, `-100${newChat()}`];
+			server.behave(old, { migrateTo: supergroup });
+			if (known === 'known') await send([{ chat: old, text: 'first' }]);
+			const ran = await send([old, old, supergroup].map((chat) => ({ chat, text: 'x' })));
+			expect(statuses(ran)).toEqual([['sent'], ['duplicate', 'duplicate'], []]);
+			expect(server.deliveries(supergroup).filter(({ text }) => text === 'x')).toHaveLength(1);
+		},
+	);
+
+	test('one chat that waits again and again is not the whole bot', async () => {
+		const chat = newChat();
+		const parameters = { retry_after: 0 };
+		server.behave(chat, { times: 6, fail: { code: 429, description: 'Too Many Requests', parameters } });
+		const ran = await send([{ chat, text: 'x' }], { options: { maxWaitSeconds: 4 } });
+		expect(statuses(ran)).toEqual([[], [], ['retry_later']]);
+		expect(server.calls(chat).length).toBeGreaterThan(3);
+		const many = await send([{ chat, text: 'x' }], { options: { maxWaitSeconds: 8 } });
+		expect(statuses(many)).toEqual([['sent'], [], []]);
+		expect(
+			await stage.ledger.query('select bot from idempotency.message_pacing where blocked_until is not null'),
+		).toEqual([]);
+	}, 30_000);
+
 	test('a chat that moves again while it is followed is left to the next run', async () => {
 		server.behave('-4002', { migrateTo: '-100124' });
 		server.behave('-100124', { migrateTo: '-100125' });
@@ -547,6 +573,12 @@ describe('what cannot be sent', () => {
 		expect(ran.json('Telegram')).toMatchObject([{ message: { text: 'of the trigger' }, sent: { status: 'sent' } }]);
 	});
 
+	test('what an earlier run said about the item is no clash: it may be fed back', async () => {
+		const message = { status: 'retry_later', message: 'Not sent: …', chatId: '1' };
+		const ran = await send([{ chat: newChat(), text: 'x', message }]);
+		expect(statuses(ran)).toEqual([['sent'], [], []]);
+	});
+
 	test('an error that comes with the item moves into the field: n8n would take the item for a failure', async () => {
 		const ran = await send([{ chat: newChat(), text: 'x', error: 'before' }]);
 		expect(ran.json('Telegram')[0].error).toBeUndefined();
@@ -626,6 +658,56 @@ describe('case 67: with the ledger down nothing is sent', () => {
 		);
 		expect(statuses(await send(items))).toEqual([[], ['duplicate'], ['unknown']]);
 		expect(server.deliveries(first)).toHaveLength(1);
+	});
+
+	/** The ledger fails where `when` holds, until the returned function is called. */
+	async function failing(table: string, event: string, when: string) {
+		await stage.ledger.query(`
+			create function fail_here() returns trigger language plpgsql as $$
+			begin raise exception 'disk full' using errcode = '53100'; end $$;
+			create trigger fail_here before ${event} on idempotency.${table}
+			for each row when (${when}) execute function fail_here()`);
+		return async () => await stage.ledger.query('drop function fail_here() cascade');
+	}
+
+	test('when the ledger fails in the middle of reserving, what it had reserved is free at once', async () => {
+		const chats = [newChat(), newChat()];
+		const mend = await failing('sent_messages', 'insert', `new.chat_id = '${chats[1]}'`);
+		const items = chats.map((chat, i) => ({ chat, text: 'x', hours: i + 1 }));
+		const perItem = { windowAmount: '={{ $json.hours }}' };
+		expect((await send(items, perItem)).error?.message).toMatch(/disk full/);
+		await mend();
+		expect(statuses(await send(items, perItem))).toEqual([['sent', 'sent'], [], []]);
+	});
+
+	test('when the ledger fails while a moved group is followed, nothing is out and the message is free at once', async () => {
+		const [old, supergroup] = [`-${newChat()}`, `-100${newChat()}`];
+		server.behave(old, { migrateTo: supergroup });
+		const mend = await failing('message_chats', 'update', `new.moved_to = '${supergroup}'`);
+		expect((await send([{ chat: old, text: 'x' }])).error?.message).toMatch(/disk full/);
+		await mend();
+		expect(statuses(await send([{ chat: old, text: 'x' }]))).toEqual([['sent'], [], []]);
+		expect(server.deliveries(supergroup)).toHaveLength(1);
+	});
+
+	test('a part that was resolved while its sender slept: the item does not leave as sent', async () => {
+		const chat = newChat();
+		server.behave(chat, { hold: true });
+		const text = 'word '.repeat(1_200);
+		const slow = send([{ chat, text }]);
+		await server.held(chat);
+		await stage.ledger.query(
+			`update idempotency.sent_messages set locked_until = clock_timestamp() where chat_id = '${chat}'`,
+		);
+		const unknown = await send([{ chat, text }]);
+		await run({
+			items: unknown.json('Telegram', 2),
+			nodes: [workLedger({ resource: 'message', operation: 'resolve', arrived: 'no' })],
+		});
+		server.release(chat);
+		const ran = await slow;
+		expect(statuses(ran)).toEqual([[], [], ['in_progress']]);
+		expect(field(ran, 2)).toMatchObject({ sentParts: 1, parts: 2, copyPossible: true });
 	});
 
 	test('what was sent before the ledger failed is said, and delivered again it is a duplicate', async () => {
