@@ -144,8 +144,8 @@ export class Sending {
 			const answers = await this.messages
 				.reserve(this.api.bot, group, policy, this.caller)
 				.catch(async (error: unknown) => {
-					// what is reserved already, or may be
-					await this.free(asked, error);
+					const mayBe = isLedgerError(error) && error.answerLost;
+					if (queue.length > 0 || mayBe) await this.free(asked, error);
 					throw error;
 				});
 			for (const { status, messageRef } of answers)

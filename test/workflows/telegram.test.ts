@@ -386,11 +386,9 @@ describe('what Telegram answers', () => {
 		const chat = newChat();
 		const parameters = { retry_after: 0 };
 		server.behave(chat, { times: 6, fail: { code: 429, description: 'Too Many Requests', parameters } });
-		const ran = await send([{ chat, text: 'x' }], { options: { maxWaitSeconds: 4 } });
-		expect(statuses(ran)).toEqual([[], [], ['retry_later']]);
-		expect(server.calls(chat).length).toBeGreaterThan(3);
-		const many = await send([{ chat, text: 'x' }], { options: { maxWaitSeconds: 8 } });
-		expect(statuses(many)).toEqual([['sent'], [], []]);
+		const ran = await send([{ chat, text: 'x' }], { options: { maxWaitSeconds: 10 } });
+		expect(statuses(ran)).toEqual([['sent'], [], []]);
+		expect(server.calls(chat)).toHaveLength(7);
 		expect(
 			await stage.ledger.query('select bot from idempotency.message_pacing where blocked_until is not null'),
 		).toEqual([]);
