@@ -402,6 +402,46 @@ describe('a message in parts', () => {
 	});
 });
 
+/** One of two parts is out, the other is free. */
+async function halfSent(message: MessageItem, policy = {}): Promise<MessageItem> {
+	await stage.reserve(message, policy);
+	await stage.mark(message);
+	await stage.settle(message, { outcome: 'sent', messageId: 61 });
+	await stage.ledger.messages.release(BOT, [message], { error: 'why' });
+	return message;
+}
+
+describe('a message of which a part is out', () => {
+	test('is continued for as long as it is remembered, and whole again afterwards', async () => {
+		const short = await halfSent(newMessage({ partHashes: parts(2) }));
+		await stage.age(short, DAY - 60);
+		const next = again(short);
+		expect(await stage.reserve(next)).toMatchObject({ generation: 1, messageIds: [61] });
+		await stage.ledger.messages.release(BOT, [next], { error: 'why' });
+		await stage.age(short, 120);
+		expect(await stage.reserve(again(short))).toMatchObject({ generation: 2, messageIds: [] });
+	});
+
+	test('is not forgotten before its window is over', async () => {
+		const long = { windowSeconds: 100 * DAY };
+		const message = await halfSent(newMessage({ partHashes: parts(2) }), long);
+		await stage.age(message, 60 * DAY);
+		await stage.reserve(newMessage());
+		expect(await stage.reserve(again(message), long)).toMatchObject({ messageIds: [61] });
+	});
+
+	test('counts over one of which nothing is, where two chats turn out to be one', async () => {
+		const [old, supergroup] = ['-4009', '-100131'];
+		const begun = await halfSent(newMessage({ chatId: old, partHashes: parts(2) }));
+		const idle = again(begun, { chatId: supergroup });
+		await stage.reserve(idle);
+		await stage.ledger.messages.release(BOT, [idle], { error: 'why' });
+		const met = await stage.sending(newMessage({ chatId: old }));
+		await stage.ledger.messages.follow(BOT, met, supergroup, 600);
+		expect(await stage.reserve(again(idle))).toMatchObject({ messageIds: [61] });
+	});
+});
+
 describe('case 62: a group that became a supergroup', () => {
 	test('is followed: the reservation goes along, and both ids are one from now on', async () => {
 		const [old, supergroup] = ['-4001', '-100123'];
@@ -510,6 +550,14 @@ describe('case 62: a group that became a supergroup', () => {
 		}
 	});
 
+	test('whose new id has the same message from a sender that vanished: nobody knows', async () => {
+		const [old, supergroup] = ['-4010', '-100132'];
+		const lost = await stage.sending(newMessage({ chatId: supergroup }));
+		await stage.elapse(lost);
+		const met = await stage.sending(again(lost, { chatId: old }));
+		expect((await stage.ledger.messages.follow(BOT, met, supergroup, 600)).status).toBe('unknown');
+	});
+
 	test('in a circle it is not followed', async () => {
 		const met = await stage.sending(newMessage({ chatId: '-4006' }));
 		await stage.ledger.messages.follow(BOT, met, '-100128', 600);
@@ -533,6 +581,20 @@ describe('limits', () => {
 		}
 		expect((await stage.row(message)).state).toBe('reserved');
 		await stage.sending();
+	});
+
+	test('a message that waits for its chat stays reserved until it may go, and a lease longer', async () => {
+		const message = await stage.sending();
+		const waiting = await stage.settle(message, {
+			outcome: 'flooded',
+			retryAfterSeconds: 3_000,
+			wholeBot: false,
+		});
+		const [until, retryAt] = [waiting.lockedUntil, waiting.retryAt].map((time) =>
+			Date.parse(time ?? ''),
+		);
+		expect(until - retryAt).toBe(600_000);
+		expect((await stage.reserve(again(message))).status).toBe('in_progress');
 	});
 
 	test('two workers told to wait by one chat in the same moment: both are recorded, and no deadlock', async () => {

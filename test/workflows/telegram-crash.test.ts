@@ -226,6 +226,22 @@ test.each(['reserve_messages', 'mark_message', 'settle_message'])(
 	},
 );
 
+test('the answer to a mark is lost and the ledger stays away: nothing was sent, and all are free at once', async () => {
+	const chats = newBatch(3);
+	const proxy = await startProxy(stage.database.config);
+	try {
+		proxy.loseAnswerTo('.mark_message(');
+		// all further tries of that call
+		proxy.thenStartUpFor(4);
+		const statuses = await sendHere(chats, { ...stage.settings, port: proxy.port });
+		expect(statuses).toEqual(['error', 'error', 'error']);
+	} finally {
+		await proxy.close();
+	}
+	expect(copies(chats)).toEqual([0, 0, 0]);
+	expect(await sendHere(chats, stage.settings)).toEqual(['sent', 'sent', 'sent']);
+}, 60_000);
+
 test('a cancelled execution stops waiting, and what it did not send is free at once', async () => {
 	const chats = newBatch(3);
 	server.behave(chats[1], {
