@@ -19,7 +19,10 @@ begin
 		raise exception 'arrived must be true or false, not null' using errcode = '22023';
 	end if;
 	for r in
-		select i.* from unnest(p_message_refs) with ordinality as i(message_ref, ord) order by i.message_ref collate "C", i.ord
+		-- in the order in which reserve_messages locks, or the two could wait for each other
+		select i.* from unnest(p_message_refs) with ordinality as i(message_ref, ord)
+		left join sent_messages s on s.message_ref = i.message_ref
+		order by s.chat_id collate "C", s.message_key collate "C", i.ord
 	loop
 		select * into m from sent_messages where message_ref = r.message_ref for update;
 		if not found then
