@@ -1,29 +1,37 @@
 import type { INodeExecutionData, IRun, ITriggerFunctions } from 'n8n-workflow';
 
-/** Executions that one subscription has open in this process, at most. */
+import type { Ledger } from '../../ledger';
+
+/** Executions that one trigger has open in this process, at most. */
 export const MAX_OPEN = 10;
 
 /** How an execution ended. Waiting: n8n keeps it and goes on with it by itself. */
 export type Ending = { ended: 'well' | 'waiting' } | { ended: 'badly'; error: string };
 
-/** A report to the ledger, sent again in the next round where it could not be reached. */
-type Report = () => Promise<void>;
+/**
+ * A report to the ledger, sent again in the next round where it could not be reached. Given the ledger of who sends it: the
+ * workflow may have been saved anew, with another credential, since the execution began.
+ */
+type Report = (ledger: Ledger) => Promise<void>;
 
 /**
- * What a subscription has handed to executions of this process. It outlives the activation: an execution that is open
- * while the workflow is deactivated, or saved anew, still counts, and its end is still reported.
+ * What a trigger has handed to executions of this process. It outlives the activation: an execution that is open while the
+ * workflow is deactivated, or saved anew, still counts, and its end is still reported. Not shared by triggers of one
+ * subscription: they may have ledgers of their own.
  */
 export class OpenExecutions {
 	private static readonly all = new Map<string, OpenExecutions>();
 
 	private open = 0;
 	private readonly unsent: Report[] = [];
+	/** Reports under way; none rejects. */
+	private readonly sending = new Set<Promise<unknown>>();
 
-	private constructor(private readonly subscription: string) {}
+	private constructor(private readonly node: string) {}
 
-	static of(subscription: string): OpenExecutions {
-		const known = OpenExecutions.all.get(subscription) ?? new OpenExecutions(subscription);
-		OpenExecutions.all.set(subscription, known);
+	static of(node: string): OpenExecutions {
+		const known = OpenExecutions.all.get(node) ?? new OpenExecutions(node);
+		OpenExecutions.all.set(node, known);
 		return known;
 	}
 
@@ -35,13 +43,20 @@ export class OpenExecutions {
 	async run(
 		context: ITriggerFunctions,
 		items: INodeExecutionData[],
-		report: (ending: Ending) => Promise<void>,
+		reachLedger: () => Promise<Ledger>,
+		report: (ending: Ending, ledger: Ledger) => Promise<void>,
 	): Promise<void> {
 		this.open++;
-		OpenExecutions.all.set(this.subscription, this);
+		OpenExecutions.all.set(this.node, this);
 		try {
 			const ending = await endOf(context, items);
-			await report(ending).catch(() => this.unsent.push(async () => await report(ending)));
+			const send: Report = async (ledger) => await report(ending, ledger);
+			const sent = reachLedger()
+				.then(send)
+				.catch(() => void this.unsent.push(send))
+				.finally(() => this.sending.delete(sent));
+			this.sending.add(sent);
+			await sent;
 		} finally {
 			this.open--;
 			this.forgetIfIdle();
@@ -49,19 +64,21 @@ export class OpenExecutions {
 	}
 
 	/** Sends what could not be reported. Throws what the first one throws that fails again; it and the rest wait on. */
-	async sendReports(): Promise<void> {
+	async sendReports(ledger: Ledger): Promise<void> {
+		// one that is still tried must not be overtaken by handing out the same again
+		await Promise.all(this.sending);
 		for (let report = this.unsent.shift(); report !== undefined; report = this.unsent.shift()) {
 			const first = report;
-			await first().catch((error: unknown) => {
+			await first(ledger).catch((error: unknown) => {
 				this.unsent.unshift(first);
 				throw error;
 			});
 		}
 	}
 
-	/** Call when the subscription ends. */
+	/** Call when the activation ends. */
 	forgetIfIdle(): void {
-		if (this.open === 0 && this.unsent.length === 0) OpenExecutions.all.delete(this.subscription);
+		if (this.open === 0 && this.unsent.length === 0) OpenExecutions.all.delete(this.node);
 	}
 }
 

@@ -26,14 +26,14 @@ export class Rounds {
 		private readonly context: ITriggerFunctions,
 		private readonly settings: TriggerSettings,
 	) {
-		this.executions = OpenExecutions.of(`${settings.event} ${settings.subscription}`);
+		this.executions = OpenExecutions.of(settings.node);
 	}
 
 	/** One round. Never rejects: an outage of the ledger is logged once, and the next round tries again. */
 	async run(loop: Loop): Promise<void> {
 		try {
 			const ledger = await this.reachLedger();
-			await this.executions.sendReports();
+			await this.executions.sendReports(ledger);
 			await this.sweep(ledger, loop);
 			if (this.settings.event === 'dead_letter') await this.announce(ledger, loop);
 			else await this.retry(ledger, loop);
@@ -107,9 +107,11 @@ export class Rounds {
 				? messageLetterItem(this.context, letter)
 				: deadLetterItem(this.context, letter),
 		);
-		await this.executions.run(this.context, items, async (ending) => {
+		const reach = async () => {
 			heartbeat.stop();
-			const { subscriptions } = await this.reachLedger();
+			return await this.reachLedger();
+		};
+		await this.executions.run(this.context, items, reach, async (ending, { subscriptions }) => {
 			const { caller } = this.settings;
 			if (ending.ended !== 'badly') {
 				await subscriptions.acknowledge(handOut, caller);
@@ -147,10 +149,11 @@ export class Rounds {
 		}
 		for (const work of due) {
 			const { answer } = work;
+			const item = retryItem(this.context, work, field);
+			const reach = async () => await this.reachLedger();
 			void this.executions
-				.run(this.context, [retryItem(this.context, work, field)], async (ending) => {
+				.run(this.context, [item], reach, async (ending, { subscriptions, admin }) => {
 					if (ending.ended === 'waiting') return;
-					const { subscriptions, admin } = await this.reachLedger();
 					if (ending.ended === 'badly') {
 						await subscriptions.failIfRunning([answer], ending.error, caller);
 						return;
@@ -191,8 +194,10 @@ export class Rounds {
 			timer = setTimeout(() => {
 				this.reachLedger()
 					.then(async ({ subscriptions }) => await subscriptions.extend(handOut))
-					// the rounds say that the ledger is down
-					.catch(() => undefined)
+					// the rounds say that the ledger is down; the credential may have been mended
+					.catch(() => {
+						this.ledger = null;
+					})
 					.finally(beat);
 			}, HEARTBEAT_MS);
 			timer.unref();

@@ -14,6 +14,8 @@ export interface TriggerSettings {
 	/** `null`: every kind. */
 	kinds: string[] | null;
 	intervalSeconds: number;
+	/** This node, over all its activations in this process. */
+	node: string;
 	/** Who is told once: the same over restarts and over all n8n instances that run this workflow. */
 	subscription: string;
 	/** Dead letters that start one execution together, at most. */
@@ -32,6 +34,7 @@ export function readSettings(context: ITriggerFunctions): TriggerSettings {
 	const kinds = parseFieldNames(String(context.getNodeParameter('kinds', '') ?? ''));
 	const options = context.getNodeParameter('options', {}) as IDataObject;
 	const workflow = context.getWorkflow();
+	const node = `node ${workflow.id ?? ''} ${context.getNode().id}`;
 	const name = String(options.subscription ?? '').trim();
 	const field = (options.field ?? DEFAULT_FIELD) as string;
 
@@ -74,8 +77,8 @@ export function readSettings(context: ITriggerFunctions): TriggerSettings {
 			'Look Every (Seconds)',
 			86_400,
 		),
-		subscription:
-			name === '' ? `node ${workflow.id ?? ''} ${context.getNode().id}` : `name ${name}`,
+		node,
+		subscription: name === '' ? node : `name ${name}`,
 		perRun: number(options.perRun ?? 1, 'Works per Run', 100, true),
 		field,
 		caller: {

@@ -61,6 +61,14 @@ async function untilHistory(item: { workId: string }, line: string, count = 1): 
 
 const subscriptionOf = () => `node workflow-9 ${nodeId}`;
 
+/** Until there are rows about this subscription ($1). */
+async function untilRows(sql: string): Promise<unknown[]> {
+	for (;;) {
+		const rows = await stage.ledger.query(sql, [subscriptionOf()]);
+		if (rows.length > 0) return rows;
+	}
+}
+
 async function delayIsOver(): Promise<void> {
 	await stage.ledger.query(
 		`update idempotency.announcements set next_attempt_at = clock_timestamp() where subscription = $1 and state = 'waiting'`,
@@ -248,8 +256,39 @@ describe('dead letters', () => {
 			workId: item.workId,
 			state: 'dead',
 			lastError: expect.stringContaining('vanished'),
+			// nobody is told to run again what may have landed
+			summary: expect.stringMatching(/Its effect may have landed: look at the target system, then resolve or replay it\.$/),
 		});
 		expect((await stage.ledger.history(item)).slice(0, 2)).toEqual(['claim: claimed', 'sweep: dead']);
+	});
+
+	test('however long its execution takes, also over a deactivation, nobody else is told: the hand-out is extended until the end', async () => {
+		const real = global.setTimeout;
+		const soon = jest
+			.spyOn(global, 'setTimeout')
+			.mockImplementation(((run: () => void, ms?: number) =>
+				real(run, ms === 40_000 ? 50 : ms)) as typeof setTimeout);
+		try {
+			const item = await dead();
+			const first = await trigger();
+			const [execution] = await first.untilStarted(1);
+			await first.deactivate();
+			for (let beat = 0; beat < 2; beat++) {
+				await stage.ledger.query(
+					`update idempotency.announcements set locked_until = clock_timestamp() + interval '1 second' where subscription = $1`,
+					[subscriptionOf()],
+				);
+				const [row] = await untilRows(
+					`select state, attempt from idempotency.announcements
+					where subscription = $1 and locked_until > clock_timestamp() + interval '100 seconds'`,
+				);
+				expect(row).toEqual({ state: 'handed_out', attempt: 1 });
+			}
+			execution.end('success');
+			await untilHistory(item, 'announce: acknowledged');
+		} finally {
+			soon.mockRestore();
+		}
 	});
 
 	test('an execution that is open over a deactivation is still reported, and counts after it', async () => {
@@ -458,6 +497,15 @@ describe('retries that are due', () => {
 		expect(await stage.ledger.row(item)).toMatchObject({ state: 'running', attempt: 2 });
 	});
 
+	test('a flow that waits (for an approval) keeps its claim, without a warning', async () => {
+		const item = await due();
+		const { untilStarted, logged } = await trigger({ parameters: retry });
+		(await untilStarted(1))[0].end('waiting');
+		await wholeRound();
+		expect(await stage.ledger.row(item)).toMatchObject({ state: 'running', attempt: 2 });
+		expect(logged).toEqual([]);
+	});
+
 	test('at most ten are open, and what is not handed out is not claimed', async () => {
 		for (let n = 0; n < 12; n++) await due();
 		const { untilStarted, started } = await trigger({ parameters: retry });
@@ -577,6 +625,23 @@ describe('the loop', () => {
 		await untilHistory(item, 'announce: acknowledged');
 	});
 
+	test('a round that outlasts the deactivation starts nothing: a retry is given back, a dead letter comes again', async () => {
+		const blocker = await stage.ledger.connect();
+		const letter = await dead();
+		const retried = await due();
+		await blocker.query('begin');
+		await blocker.query('lock table idempotency.decision_log in access exclusive mode');
+		const telling = await trigger();
+		const retrying = await trigger({ parameters: { event: 'retry_due' } });
+		await stage.ledger.untilWaiting(2);
+		await Promise.all([telling.deactivate(), retrying.deactivate()]);
+		await blocker.query('commit');
+		await untilHistory(retried, 'release: released');
+		await untilHistory(letter, 'announce: handed_out');
+		expect(await stage.ledger.row(retried)).toMatchObject({ state: 'failed', attempt: 1 });
+		expect([telling.started, retrying.started]).toEqual([[], []]);
+	});
+
 	test('a ledger that is down: nothing is emitted, it is logged once, and the loop recovers', async () => {
 		const proxy = await startProxy(stage.ledger.database.config);
 		const { port } = proxy;
@@ -630,6 +695,31 @@ describe('the loop', () => {
 			await closeSharedLedgers();
 			await back.close();
 		}
+	});
+
+	test('a report that could not be sent goes to where the credential leads now, also after the workflow was saved anew', async () => {
+		const proxy = await startProxy(stage.ledger.database.config);
+		const item = await dead();
+		const credential = {
+			...stage.ledger.settings,
+			host: '127.0.0.1',
+			port: proxy.port,
+			connectTimeoutSeconds: 1,
+		};
+		const tripped = await trigger({ credential });
+		const [execution] = await tripped.untilStarted(1);
+		await tripped.deactivate();
+		await proxy.close();
+		execution.end('success');
+		// a person has moved the ledger, and edits the credential
+		Object.assign(credential, stage.ledger.settings);
+		const again = await trigger({ credential });
+		await untilHistory(item, 'announce: acknowledged');
+		const other = await dead();
+		const [next] = await again.untilStarted(1);
+		expect(next.items[0].json.workId).toBe(other.workId);
+		next.end('success');
+		await untilHistory(other, 'announce: acknowledged');
 	});
 
 	test('activated by a person with the ledger out of reach: an error that says so', async () => {
