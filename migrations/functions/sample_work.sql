@@ -20,7 +20,7 @@ begin
 		return (
 			select work_report(w) from work_log w
 			where w.state = 'failed' and w.payload is not null and not w.stub and w.window_mode <> 'while_running'
-				and (p_kinds is null or w.kind = any(p_kinds))
+				and (w.kind = any(p_kinds) or (p_kinds is null and w.kind not like '% (manual test)'))
 			order by w.next_attempt_at
 			limit 1
 		);

@@ -34,7 +34,7 @@ export const properties: INodeProperties[] = [
 	},
 	{
 		displayName:
-			'The item is what the first attempt received, and its claim is already made (field "work"): connect the effect, then Complete Work. A Claim Work between lets it pass. Works that are remembered only while they run, or without stored data, are not retried.',
+			'The item is what the first attempt received, and its claim is already made (field "work"): connect the effect, then Complete Work. A Claim Work between lets it pass. Works that are remembered only while they run, or without stored data, are not retried; manual runs apart from production only if Kinds names them.',
 		name: 'retryNotice',
 		type: 'notice',
 		default: '',

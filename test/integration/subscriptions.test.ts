@@ -483,6 +483,21 @@ describe('retries that are due', () => {
 		expect(await stage.row(item)).toMatchObject({ state: 'failed', attempt: 1 });
 	});
 
+	test('never works that manual runs claimed apart from production, unless their kind is named', async () => {
+		const apart = `${kind} (manual test)`;
+		const item = await due({ kind: apart });
+		const everyKind = await stage.ledger.subscriptions.claimDue(subscription, null, 100, caller);
+		expect(everyKind.map(({ answer }) => answer.workId)).not.toContain(item.workId);
+		expect(await stage.row(item)).toMatchObject({ state: 'failed', attempt: 1 });
+		const sampled = await stage.ledger.subscriptions.sample('retry_due', {
+			states: ['dead'],
+			kinds: null,
+		});
+		expect(sampled?.workId).not.toBe(item.workId);
+		const named = await stage.ledger.subscriptions.claimDue(subscription, [apart], 10, caller);
+		expect(named.map(({ answer }) => answer.workId)).toEqual([item.workId]);
+	});
+
 	test('never more than were asked for', async () => {
 		for (let n = 0; n < 4; n++) await due();
 		expect(await claimDue(3)).toHaveLength(3);
