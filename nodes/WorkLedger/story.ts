@@ -39,7 +39,7 @@ export function standing(work: WorkReport): string {
 		case 'held':
 			return `held: ${work.lastError ?? 'nobody knows whether the effect landed'}. Resolve it: did it land?`;
 		case 'dead':
-			return `dead after ${work.attempt} ${work.attempt === 1 ? 'attempt' : 'attempts'}: ${work.lastError ?? 'no reason given'}. Mend the cause, then replay it.`;
+			return `dead after ${work.attempt} ${work.attempt === 1 ? 'attempt' : 'attempts'}: ${work.lastError ?? 'no reason given'}. ${work.outcomeKnown ? 'Mend the cause, then replay it.' : 'Its effect may have landed: look at the target system, then resolve or replay it.'}`;
 	}
 }
 

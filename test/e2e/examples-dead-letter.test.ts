@@ -131,7 +131,8 @@ test('a dead order is told once; only the button on the page replays it, once; t
 	]);
 });
 
-test('while Telegram does not answer, the dead letter is not taken for told: it comes again', async () => {
+test('while Telegram does not answer, the dead letter is not taken for told: it comes again, and is then told', async () => {
+	const told = telegram.deliveries().length;
 	telegram.behave('*', { fail: { code: 502, description: 'Bad Gateway' }, times: 1 });
 	await invoiceServer.behave('dead-2', { fail: 500 });
 	await n8n.webhook(KIND, { order_id: 'dead-2' });
@@ -149,4 +150,13 @@ test('while Telegram does not answer, the dead letter is not taken for told: it 
 		attempt: 1,
 		last_error: expect.stringContaining('was not told'),
 	});
+	await queryLedger(
+		`update :schema.announcements a set next_attempt_at = clock_timestamp() from :schema.work_log w
+		where w.work_id = a.subject_id and w.kind = $1 and w.key = 'dead-2'`,
+		[KIND],
+	);
+	await until('it is told', async () => (await announcement())?.state === 'acknowledged');
+	const [message, ...others] = telegram.deliveries().slice(told);
+	expect(others).toEqual([]);
+	expect(message.text).toContain('dead-2 is dead');
 });

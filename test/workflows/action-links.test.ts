@@ -215,6 +215,14 @@ describe('the way of a link', () => {
 		expect(await stage.work(kind)).toMatchObject({ state: 'failed', outcome_known: true });
 	});
 
+	test('before it is replayed, whoever looks is told that the effect may have landed', async () => {
+		const kind = await broken('held');
+		const warning = 'Its effect may have landed: look at the target system first.';
+		expect((await answer(LOOK, followed(await answer(creating(kind))))).message).toContain(warning);
+		const said = await answer(creating(kind, { linkAction: 'landed' }));
+		expect((await answer(LOOK, followed(said))).message).not.toContain(warning);
+	});
+
 	test('work whose data are not kept: it says that it waits for its next delivery', async () => {
 		const kind = stage.newKind();
 		await stage.run({

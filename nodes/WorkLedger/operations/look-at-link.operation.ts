@@ -1,3 +1,4 @@
+import type { SeenLink } from '../../../ledger';
 import { NONCE_FIELD, linkAnswer, LINK_WORDS, nameOf, readNonce } from '../link';
 import { shownFor, type LedgerOperation } from '../operation';
 
@@ -30,9 +31,16 @@ export const lookAtLink: LedgerOperation = {
 				usable,
 				message:
 					usable && link.action !== null && link.work !== null
-						? `This link ${LINK_WORDS[link.action]} ${nameOf(link.work)}, which is ${link.work.state} (${link.work.lastError ?? 'no reason given'}). It can be used once, until ${link.expiresAt}.`
+						? `This link ${LINK_WORDS[link.action]} ${nameOf(link.work)}, which is ${link.work.state} (${link.work.lastError ?? 'no reason given'}).${landedWarning(link)} It can be used once, until ${link.expiresAt}.`
 						: `This link cannot be used: ${link.reason}.`,
 			},
 		];
 	},
 };
+
+/** For who is about to do it once more: the page may be all that is read. */
+function landedWarning({ action, work }: SeenLink): string {
+	return action === 'landed' || work === null || work.outcomeKnown
+		? ''
+		: ' Its effect may have landed: look at the target system first.';
+}
