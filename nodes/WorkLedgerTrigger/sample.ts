@@ -1,8 +1,8 @@
 import type { INodeExecutionData, ITriggerFunctions } from 'n8n-workflow';
 
-import type { WorkReport } from '../../ledger';
+import type { MessageReport, WorkReport } from '../../ledger';
 import { ledgerOf } from '../execution/credential';
-import { letterJson, retrySample } from './item';
+import { letterJson, messageLetterItem, retrySample } from './item';
 import type { TriggerSettings } from './settings';
 
 /**
@@ -13,8 +13,16 @@ export async function sampleItem(
 	context: ITriggerFunctions,
 	settings: TriggerSettings,
 ): Promise<INodeExecutionData> {
-	const { subscriptions } = await ledgerOf(context);
+	const { subscriptions, messages } = await ledgerOf(context);
 	const found = await subscriptions.sample(settings.event, settings);
+	if (found === null && settings.messages) {
+		const page = await messages.list({ states: ['unknown'] }, 1);
+		const message = page.messages.at(0);
+		// without the choice of works, a work would show fields that never come
+		if (message !== undefined || settings.states.length === 0) {
+			return messageSample(context, message ?? null, settings);
+		}
+	}
 	const which = settings.event === 'dead_letter' ? 'dead letter' : 'retry';
 	const explanation =
 		found === null
@@ -34,6 +42,51 @@ export async function sampleItem(
 	}
 	const item = retrySample(context, work, settings.field, explanation);
 	return { json: { ...item.json, sample: true, madeUp: found === null } };
+}
+
+function messageSample(
+	context: ITriggerFunctions,
+	found: MessageReport | null,
+	settings: TriggerSettings,
+): INodeExecutionData {
+	const letter = { message: found ?? madeUpMessage(settings), handOut: 1, handOuts: 5 };
+	return {
+		json: {
+			...messageLetterItem(context, { ...letter, lockedUntil: '' }).json,
+			sample: true,
+			madeUp: found === null,
+			explanation:
+				found === null
+					? 'The ledger holds no message of unknown fate, so this one is made up. Activate the workflow to be told of real ones.'
+					: 'A look at the newest message of unknown fate: it was not reserved, and stays as it is. Activate the workflow to be told of it.',
+		},
+	};
+}
+
+function madeUpMessage({ caller }: TriggerSettings): MessageReport {
+	const now = new Date().toISOString();
+	return {
+		messageRef: '0'.repeat(64),
+		bot: '0',
+		chatId: '0',
+		state: 'unknown',
+		kind: 'message',
+		preview: 'a made-up message',
+		generation: 1,
+		attempt: 1,
+		parts: 1,
+		sentParts: 0,
+		messageIds: [null],
+		lastError: 'a made-up error.',
+		retryAt: null,
+		lockedUntil: null,
+		windowSeconds: null,
+		owner: { instance: caller.instance ?? '', workflow: caller.workflow ?? '', execution: '1' },
+		createdAt: now,
+		sendingAt: now,
+		sentAt: null,
+		updatedAt: now,
+	};
 }
 
 function madeUp({ event, states, kinds, caller }: TriggerSettings): WorkReport {

@@ -76,3 +76,21 @@ test('chosen alone, it tells of messages only; with other kinds, of none', async
 	told.end('success');
 	expect(others.started).toEqual([]);
 });
+
+test('a run in the editor shows such a message, or a made-up one, and reserves nothing', async () => {
+	const look = async () => {
+		const activated = await activate({
+			credential: stage.base.settings,
+			parameters: { states: ['unknown'] },
+			mode: 'manual',
+		});
+		return (await activated.manualRun())[0].json;
+	};
+	const madeUp = await look();
+	expect(madeUp).toMatchObject({ kind: 'telegram', state: 'unknown', sample: true, madeUp: true });
+	const message = await stage.unknown();
+	const found = await look();
+	expect(found).toMatchObject({ chatId: message.chatId, sample: true, madeUp: false });
+	expect(Object.keys(madeUp)).toEqual(Object.keys(found));
+	expect(await stage.base.query('select 1 from idempotency.announcements')).toEqual([]);
+});
