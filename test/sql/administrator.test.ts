@@ -247,6 +247,8 @@ describe('a ledger that an administrator installs', () => {
 			'purge_decisions(0, 1)',
 			`replay_works('{}', null)`,
 			`resolve_works('{}', true, null, null, null)`,
+			// replays and resolves, too
+			`redeem_action_link('x', gen_random_uuid(), null, null)`,
 			`release_by_force('{}', null)`,
 			`forget_test_works('{}', null)`,
 		];
