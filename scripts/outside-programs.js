@@ -18,6 +18,7 @@ const NEEDS = {
 	'test/sql/upgrade.test.ts': ['psql'],
 	'test/e2e/queue.test.ts': ['redis-server'],
 	'test/e2e/telegram.test.ts': ['redis-server'],
+	'test/e2e/trigger-queue.test.ts': ['redis-server'],
 };
 
 /** Files that run without these programs, too, but play less: a prove leaves out the faults that need them. */

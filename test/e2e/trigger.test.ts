@@ -1,68 +1,26 @@
 import { createHash, randomUUID } from 'node:crypto';
 
+import { claimWork, completeWork, createInvoice, flow, importFlow, invoiceFlow, set } from './flow';
 import {
-	claimWork,
-	completeWork,
-	createInvoice,
-	flow,
-	importFlow,
-	invoiceFlow,
-	set,
-	type FlowNode,
-} from './flow';
-import { closeLedger, invoiceServer, invoiceUrl, n8n, order, queryLedger, until } from './stage';
+	closeLedger,
+	invoiceServer,
+	n8n,
+	order,
+	queryLedger,
+	refusedMoreThan,
+	until,
+} from './stage';
+import {
+	announced,
+	delayIsOver,
+	makeFailed,
+	telling,
+	trigger,
+	untilDecided,
+} from './trigger-stage';
 
 const DEAD = 'trigger-dead';
 const RETRIED = 'trigger-retried';
-
-const trigger = (kinds: string, event: 'dead_letter' | 'retry_due'): FlowNode => ({
-	name: 'Work Ledger Trigger',
-	type: 'n8n-nodes-idempotency.workLedgerTrigger',
-	typeVersion: 1,
-	credentials: { idempotencyLedgerApi: { id: '', name: '' } },
-	parameters: { event, kinds, intervalSeconds: 1, options: {} },
-});
-
-/** Tells the invoice server, which counts the calls and fails as it is told to. */
-const tell: FlowNode = {
-	name: 'Tell',
-	type: 'n8n-nodes-base.httpRequest',
-	typeVersion: 4.2,
-	parameters: {
-		method: 'POST',
-		url: `${invoiceUrl}/invoices`,
-		sendBody: true,
-		specifyBody: 'json',
-		jsonBody: '={{ JSON.stringify({ order_id: $json.key }) }}',
-		options: {},
-	},
-};
-
-async function makeDead(key: string): Promise<string> {
-	const workId = createHash('sha256').update(`${DEAD}:v1:${key}`).digest('hex');
-	const token = randomUUID();
-	await queryLedger(`select :schema.claim_work($1, $2, $3, '{"order": 7}', null, $4)`, [
-		workId,
-		key,
-		token,
-		JSON.stringify({ kind: DEAD }),
-	]);
-	await queryLedger(`select :schema.fail_work($1, $2, 'card declined', 'no', true, null)`, [
-		workId,
-		token,
-	]);
-	return workId;
-}
-
-async function untilDecided(workId: string, event: string, outcome: string): Promise<void> {
-	await until(`${event} of ${workId} is ${outcome}`, async () => {
-		const rows = await queryLedger(
-			`select 1 from :schema.decision_log where work_id = $1 and event = $2 and outcome = $3`,
-			[workId, event, outcome],
-		);
-		return rows.length > 0;
-	});
-}
 
 /** A round of a trigger that began after now has ended, and the next one has begun. */
 async function twoRounds(): Promise<void> {
@@ -84,9 +42,7 @@ async function work(kind: string) {
 }
 
 beforeAll(async () => {
-	await importFlow(
-		flow(DEAD, [trigger(DEAD, 'dead_letter'), tell], { 'Work Ledger Trigger': ['Tell'] }),
-	);
+	await importFlow(telling(DEAD));
 	await importFlow(
 		flow(
 			`${RETRIED}-runner`,
@@ -111,13 +67,10 @@ afterAll(closeLedger);
 
 test('a workflow that fails to handle a dead letter is told again, until it has handled it', async () => {
 	await invoiceServer.behave('dead-1', { fail: 500, times: 1 });
-	const workId = await makeDead('dead-1');
+	const workId = await makeFailed(DEAD, 'dead-1', 'for good');
 	await untilDecided(workId, 'announce', 'waiting');
 	expect(await invoiceServer.calls('dead-1')).toBe(1);
-	await queryLedger(
-		`update :schema.announcements set next_attempt_at = clock_timestamp() where subject_id = $1`,
-		[workId],
-	);
+	await delayIsOver(workId);
 	await untilDecided(workId, 'announce', 'acknowledged');
 	expect(await invoiceServer.calls('dead-1')).toBe(2);
 	const executions = await n8n.executions(DEAD);
@@ -155,7 +108,7 @@ test('n8n is killed between claim and completion: after the restart the trigger 
 });
 
 test('after that restart nothing that was handled is told again', async () => {
-	const other = await makeDead('dead-2');
+	const other = await makeFailed(DEAD, 'dead-2', 'for good');
 	await untilDecided(other, 'announce', 'acknowledged');
 	await twoRounds();
 	expect(await invoiceServer.calls('dead-1')).toBe(2);
@@ -180,4 +133,51 @@ test('a failed work that is due is retried and completed; a retry whose executio
 	await untilDecided(workId, 'fail', 'failed');
 	expect(await invoiceServer.invoices('retried-2')).toHaveLength(1);
 	expect(await invoiceServer.calls('retried-2')).toBe(3);
+});
+
+test('deactivated and activated while an execution is open: its dead letter is told once, and others go on', async () => {
+	const kind = 'trigger-deactivated';
+	const id = await importFlow(telling(kind));
+	await invoiceServer.behave('deactivated-1', { hold: true });
+	const open = await makeFailed(kind, 'deactivated-1', 'for good');
+	await invoiceServer.invoiceHeld('deactivated-1');
+	await n8n.rest('POST', `/workflows/${id}/deactivate`);
+	const other = await makeFailed(kind, 'deactivated-2', 'for good');
+	await importFlow(telling(kind));
+	await untilDecided(other, 'announce', 'acknowledged');
+	expect(await announced(open)).toEqual(['handed_out']);
+	await invoiceServer.release('deactivated-1');
+	await untilDecided(open, 'announce', 'acknowledged');
+	expect(await invoiceServer.calls('deactivated-1')).toBe(1);
+});
+
+test('the ledger is cut off while an execution ends: that is reported when it answers again, and told once', async () => {
+	const kind = 'trigger-cut';
+	const id = await importFlow(telling(kind), { credential: 'Ledger behind a Proxy' });
+	await invoiceServer.behave('cut-1', { hold: true });
+	const workId = await makeFailed(kind, 'cut-1', 'for good');
+	await invoiceServer.invoiceHeld('cut-1');
+	await order('/ledger/cut');
+	await invoiceServer.release('cut-1');
+	await until('its execution ends', async () =>
+		(await n8n.executions(kind)).every(({ status }) => status === 'success'),
+	);
+	await refusedMoreThan(2);
+	expect(await announced(workId)).toEqual(['handed_out']);
+	await order('/ledger/restore');
+	await untilDecided(workId, 'announce', 'acknowledged');
+	expect(await invoiceServer.calls('cut-1')).toBe(1);
+	await n8n.rest('POST', `/workflows/${id}/deactivate`);
+});
+
+test('a run in the editor shows a dead letter and leaves it as it is', async () => {
+	const kind = 'trigger-sample';
+	const workId = await makeFailed(kind, 'sample-1', 'for good');
+	const id = await importFlow(telling(kind), { activate: false });
+	const { executionId } = await n8n.runManually(id, 'Work Ledger Trigger');
+	const ran = await n8n.executionReaches(executionId ?? '', ['success']);
+	expect(ran.json('Work Ledger Trigger')).toEqual([
+		expect.objectContaining({ workId, sample: true, madeUp: false, payload: { order: 7 } }),
+	]);
+	expect(await announced(workId)).toEqual([]);
 });
