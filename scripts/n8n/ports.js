@@ -1,9 +1,10 @@
 'use strict';
 
+const crypto = require('node:crypto');
 const net = require('node:net');
 
 /**
- * @param {number} port 0 asks the system for one.
+ * @param {number} port
  * @returns {Promise<number | null>} The port, or null when somebody else listens on it.
  */
 function tryPort(port) {
@@ -20,9 +21,17 @@ function tryPort(port) {
 	});
 }
 
-/** @returns {Promise<number>} A port nobody listens on right now. */
+/**
+ * A port nobody listens on right now. Not one of those that the system gives away (port 0): until n8n listens, half a
+ * minute later, any connection of anybody may be given it.
+ *
+ * @returns {Promise<number>}
+ */
 async function freePort() {
-	return /** @type {number} */ (await tryPort(0));
+	for (;;) {
+		const port = await tryPort(crypto.randomInt(10_000, 20_000));
+		if (port !== null) return port;
+	}
 }
 
 /**
