@@ -116,6 +116,6 @@ export function sentence(answer: ClaimAnswer, mode: string, maxAttempts: number)
 		case 'held':
 			return `Held for review: ${answer.lastError ?? 'nobody knows whether the effect landed'}. A person decides whether it landed (Work Ledger → Resolve).`;
 		case 'dead':
-			return `Dead after ${answer.attempt} attempts: ${answer.lastError ?? 'no reason given'}. Mend the cause, then replay it (Work Ledger → Replay).`;
+			return `Dead after ${answer.attempt} attempts: ${answer.lastError ?? 'no reason given'}. Mend the cause, see at the target whether its effect landed, then replay or resolve it (Work Ledger).`;
 	}
 }
