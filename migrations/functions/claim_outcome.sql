@@ -14,7 +14,8 @@ as $$
 		when w.state = 'done' and (
 			p_window_mode = 'while_running'
 			or (p_window_mode = 'duration' and w.completed_at + make_interval(secs => p_window_s) <= p_now)
-			or (p_window_mode = 'until_success' and p_other_done_at > w.completed_at)
+			-- by one clock: completed_at is read some microseconds earlier, and a kind that ends itself would end at once
+			or (p_window_mode = 'until_success' and p_other_done_at > w.last_done_at)
 		) then 'renewed'
 		when w.state in ('failed', 'dead') and p_window_mode = 'while_running' then 'renewed'
 		when w.state = 'running' and w.token = p_token then 'resent'

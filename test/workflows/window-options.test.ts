@@ -114,6 +114,18 @@ describe('until another kind succeeds', () => {
 		expect(statusOf(await deliver(parameters, { order: 2 }))).toBe('duplicate');
 	});
 
+	test('its own kind: a completion does not end its own window, however its two times were read', async () => {
+		const kind = stage.newKind();
+		const parameters = byOrder(kind, { window: 'until_success', windowKind: kind });
+		await done(parameters, { order: 1 });
+		// one statement reads the clock for each of them: under load they have differed by microseconds
+		await stage.ledger.query(
+			`update idempotency.work_log set last_done_at = completed_at + interval '3 microseconds' where kind = $1`,
+			[kind],
+		);
+		expect(statusOf(await deliver(parameters, { order: 1 }))).toBe('duplicate');
+	});
+
 	test.each(['', 'a:b', 'a\u0000b', 'a\nb', '\ud83d', 'undefined', 'x'.repeat(300)])(
 		'a kind that ends it of %j is refused for its item, the rest is claimed',
 		async (bad) => {
