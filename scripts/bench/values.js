@@ -9,7 +9,6 @@ const { createHash, randomUUID } = require('node:crypto');
 
 const KIND = 'invoice';
 const VERSION = 'v1';
-const DECISION_KIND = 'classify-mail';
 
 /**
  * @typedef {object} Work
@@ -77,30 +76,15 @@ class Stock {
 	}
 }
 
-/** Mails that a model is asked about. @param {number} count */
-function makeQuestions(count) {
-	return Array.from({ length: count }, (_, i) => ({
-		kind: DECISION_KIND,
-		model: 'model-1',
-		promptVersion: 'v1',
-		temperature: 0,
-		input: { subject: `Invoice ${i}`, text: 'Please pay within two weeks. '.repeat(20) },
-	}));
-}
-
-/**
- * What is done, asked for again and again with a fresh token each time.
- *
- * @template {{ token: string }} T
- */
+/** Done works, claimed again and again with a fresh token each time. */
 class Repeats {
-	/** @param {T[]} works */
+	/** @param {Work[]} works */
 	constructor(works) {
 		this.works = works;
 		this.next = 0;
 	}
 
-	/** @param {number} count @returns {T[]} */
+	/** @param {number} count @returns {Work[]} */
 	take(count) {
 		if (this.next + count > this.works.length) this.next = 0;
 		const taken = this.works.slice(this.next, this.next + count);
@@ -123,4 +107,4 @@ function caller() {
 	};
 }
 
-module.exports = { DECISION_KIND, KIND, VERSION, Repeats, Stock, caller, makeQuestions, makeWorks };
+module.exports = { KIND, VERSION, Repeats, Stock, caller, makeWorks };
