@@ -15,7 +15,7 @@ const path = require('node:path');
 const { leftOut, leftOutMessage } = require('./outside-programs');
 
 const { startPostgres } = require('./embedded-postgres');
-const { freePort } = require('./n8n/ports');
+const { choosePort, freePort } = require('./n8n/ports');
 const { startQueueMode } = require('./n8n/queue-mode');
 const { takeTurn } = require('./n8n/turn');
 const { startSeverableProxy } = require('./n8n/severable-proxy');
@@ -122,6 +122,21 @@ async function main() {
 			if (queue === null) throw new Error('queue mode does not run');
 			return await queue;
 		};
+		/** @type {Awaited<ReturnType<typeof startPostgres>> | null} */
+		let crashing = null;
+		const startCrashing = async (port = 0) => {
+			// Not one of the ports that systems give to outgoing connections: those may take it meanwhile.
+			const wish = {
+				what: 'PostgreSQL',
+				flag: '',
+				wished: null,
+				usual: 15_400 + (process.pid % 4_000),
+			};
+			return await startPostgres({
+				dataFolder: path.join(FOLDER, 'crashing-postgres'),
+				port: port || (await choosePort(wish, () => undefined)),
+			});
+		};
 		const control = await startControl({
 			'/n8n/kill': () => n8n.kill(),
 			'/n8n/start': () => n8n.start(),
@@ -134,6 +149,17 @@ async function main() {
 				closers.push(() => older.stop());
 				report(`PostgreSQL 14: ready on port ${older.port}`);
 				return await createLedgerDatabase(older);
+			},
+			'/ledger/start-crashing': async () => {
+				crashing = await startCrashing();
+				closers.push(() => crashing?.stop());
+				report(`a PostgreSQL that will crash: ready on port ${crashing.port}`);
+				return await createLedgerDatabase(crashing);
+			},
+			// no checkpoint, every session cut off, recovery at the start
+			'/ledger/crash': async () => {
+				await crashing?.kill();
+				crashing = await startCrashing(crashing?.port);
 			},
 			'/queue/start': async () => {
 				// each begins anew: its credentials are encrypted with a key of its own
@@ -152,6 +178,7 @@ async function main() {
 			'/queue/executions': async () => (await runningQueue()).executions(),
 			'/queue/kill-worker': async (parameters) =>
 				await (await runningQueue()).killWorkerOf(parameters.get('execution') ?? ''),
+			'/queue/start-dead-workers': async () => await (await runningQueue()).startDeadWorkers(),
 			'/queue/stop': stopQueue,
 		});
 		closers.push(() => control.close());

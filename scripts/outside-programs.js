@@ -16,6 +16,7 @@ const NEEDS = {
 	'test/sql/python.test.ts': ['psql', 'python3'],
 	'test/sql/reference.test.ts': ['psql'],
 	'test/sql/upgrade.test.ts': ['psql'],
+	'test/e2e/orders-under-fire.test.ts': ['redis-server', 'pgbouncer'],
 	'test/e2e/queue.test.ts': ['redis-server'],
 	'test/e2e/telegram.test.ts': ['redis-server'],
 	'test/e2e/trigger-queue.test.ts': ['redis-server'],

@@ -25,6 +25,10 @@ begin
 	if p_detail - '{match,decision_key}'::text[] <> '{}' then
 		raise exception 'detail may hold match and decision_key only, not %', p_detail using errcode = '22023';
 	end if;
+	-- capitals would be a second identity of the same work
+	if octet_length(p_work_id) <> 64 or p_work_id <> lower(p_work_id) or jsonb_typeof(p_detail -> 'match') <> 'object' then
+		raise exception 'work_id must be 64 lower-case hexadecimal digits, and match an object' using errcode = '23514';
+	end if;
 	insert into work_log (
 		work_id, kind, version, key, state, token, locked_until,
 		window_mode, lease_s, on_lapse, max_attempts, backoff_base_s, backoff_cap_s,

@@ -34,6 +34,12 @@ begin
 	if exists (select 1 from unnest(p_details) d where d - '{match,decision_key}'::text[] <> '{}') then
 		raise exception 'details may hold match and decision_key only' using errcode = '22023';
 	end if;
+	-- capitals would be a second identity of the same work
+	if exists (select 1 from unnest(p_work_ids) i where octet_length(i) <> 64 or i <> lower(i))
+		or exists (select 1 from unnest(p_details) d where jsonb_typeof(d -> 'match') <> 'object')
+	then
+		raise exception 'work_ids must be 64 lower-case hexadecimal digits, and match an object' using errcode = '23514';
+	end if;
 
 	-- Insert what is new and lock what is not, in one pass in work_id order: two batches can then never wait for each
 	-- other. "do update … where false" writes nothing but takes the row's lock.

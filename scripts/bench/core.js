@@ -5,15 +5,7 @@
  * and its nodes beside each other, then duplicates, then look-ups of stored decisions.
  */
 
-const {
-	MODES,
-	Rates,
-	demand,
-	measure,
-	rotated,
-	stockFor,
-	target,
-} = require('./measure');
+const { MODES, Rates, demand, measure, rotated, stockFor, target } = require('./measure');
 const { POOL_SIZE, withServer } = require('./server');
 const { functionsSide, loadLedger, startClient, startNodes, startRaw } = require('./sides');
 const { Repeats, Stock, makeWorks } = require('./values');
@@ -130,7 +122,11 @@ const core = {
 				},
 				targets: [
 					...MODES.map(({ name, title }) =>
-						target(`client / raw SQL, ${title}`, rates[name].ratio('client', 'raw'), WORK_TARGETS[name]),
+						target(
+							`client / raw SQL, ${title}`,
+							rates[name].ratio('client', 'raw'),
+							WORK_TARGETS[name],
+						),
 					),
 					target('nodes / client, batches of 10,000', rates.large.ratio('nodes', 'client'), 0.6),
 				],
@@ -153,7 +149,9 @@ const core = {
 					},
 					{
 						title: 'duplicates/s',
-						columns: names.filter((side) => side !== 'nodesByExpression').map((side) => TITLES[side]),
+						columns: names
+							.filter((side) => side !== 'nodesByExpression')
+							.map((side) => TITLES[side]),
 						rows: ofDuplicates.map(({ name, title }) => {
 							const medians = duplicateRates[name].medians();
 							return [
@@ -165,14 +163,17 @@ const core = {
 					{
 						title: 'replays/s',
 						columns: ['client'],
-						rows: ofDuplicates.map(({ name, title }) => [title, replayRates[name].medians().client]),
+						rows: ofDuplicates.map(({ name, title }) => [
+							title,
+							replayRates[name].medians().client,
+						]),
 					},
 				],
 				notes: [
-					'A work is one claim and one completion. Raw SQL: one insert and one update on a table with a primary key only, no log. Raw + log: the same with the ledger\'s indexes and a log row each.',
+					"A work is one claim and one completion. Raw SQL: one insert and one update on a table with a primary key only, no log. Raw + log: the same with the ledger's indexes and a log row each.",
 					'A duplicate is a claim of done work: one round trip; the ledger answers with the stored result and logs it, raw SQL with no row.',
 					'A replay is a look-up of a stored decision of a language model: the stored value comes back, and is logged.',
-					'Nodes: Claim Work and Complete Work in one execution of n8n\'s engine per call, key fields by name; by expression: the key is {{ $json.order_id }}.',
+					"Nodes: Claim Work and Complete Work in one execution of n8n's engine per call, key fields by name; by expression: the key is {{ $json.order_id }}.",
 				],
 			};
 		}),

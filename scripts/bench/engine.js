@@ -52,8 +52,14 @@ function startEngine(checkout, credential) {
 		[COMPLETE]: built('CompleteWork'),
 		[START]: {
 			description: {
-				...{ name: 'start', displayName: 'Start', description: '', group: ['trigger'], version: 1 },
-				...{ defaults: { name: 'Start' }, inputs: [], outputs: ['main'], properties: [] },
+				...{
+					name: 'start',
+					displayName: 'Start',
+					description: '',
+					group: ['transform'],
+					version: 1,
+				},
+				...{ defaults: { name: 'Start' }, inputs: ['main'], outputs: ['main'], properties: [] },
 			},
 			/** @this {any} */
 			async execute() {
@@ -75,7 +81,7 @@ function startEngine(checkout, credential) {
 	 * @returns {Promise<Ran>}
 	 */
 	async function run(nodes, items) {
-		const all = [{ name: 'Start', type: START, parameters: {} }, ...nodes];
+		const all = [pass('Start'), ...nodes];
 		const workflow = new Workflow({
 			...{ id: 'bench', name: 'Bench', active: false, nodeTypes },
 			settings: { executionOrder: 'v1' },
@@ -91,9 +97,9 @@ function startEngine(checkout, credential) {
 			),
 		});
 		const executionId = String(++executions);
-		const hooks = new core.ExecutionLifecycleHooks('webhook', executionId, {});
+		const hooks = new core.ExecutionLifecycleHooks('webhook', executionId, /** @type {any} */ ({}));
 		const ended = new Promise((resolve) => hooks.addHandler('workflowExecuteAfter', resolve));
-		const additionalData = {
+		const additionalData = /** @type {any} */ ({
 			...{ hooks, executionId, variables: {}, restApiUrl: '', instanceBaseUrl: '' },
 			webhookWaitingBaseUrl: 'http://localhost/webhook-waiting',
 			formWaitingBaseUrl: 'http://localhost/form-waiting',
@@ -102,20 +108,24 @@ function startEngine(checkout, credential) {
 				getDecrypted: async () => credential,
 				getParentTypes: () => [],
 			},
-		};
-		const data = createRunExecutionData({
-			executionData: {
-				nodeExecutionStack: [
-					{
-						node: workflow.getNode('Start'),
-						data: { main: [items.map((json) => ({ json }))] },
-						source: null,
-					},
-				],
-				runtimeData: { version: 1, establishedAt: Date.now(), source: 'webhook' },
-			},
 		});
-		await new core.WorkflowExecute(additionalData, 'webhook', data).processRunExecutionData(workflow);
+		const data = createRunExecutionData(
+			/** @type {any} */ ({
+				executionData: {
+					nodeExecutionStack: [
+						{
+							node: /** @type {any} */ (workflow.getNode('Start')),
+							data: { main: [items.map((json) => ({ json }))] },
+							source: null,
+						},
+					],
+					runtimeData: { version: 1, establishedAt: Date.now(), source: 'webhook' },
+				},
+			}),
+		);
+		await new core.WorkflowExecute(additionalData, 'webhook', data).processRunExecutionData(
+			workflow,
+		);
 		const { resultData } = /** @type {any} */ (await ended).data;
 		if (resultData.error !== undefined) throw new Error(resultData.error.message);
 		return {
@@ -137,7 +147,9 @@ function startEngine(checkout, credential) {
 		type: CLAIM,
 		parameters: { ...CLAIM_PARAMETERS, ...identity },
 	});
-	return { run, claim, complete };
+	/** A node that hands its items on. @param {string} name */
+	const pass = (name) => ({ name, type: START, parameters: {} });
+	return { run, claim, complete, pass };
 }
 
 module.exports = { startEngine };

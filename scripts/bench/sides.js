@@ -14,7 +14,7 @@ const { randomUUID } = require('node:crypto');
 const path = require('node:path');
 
 const { startEngine } = require('./engine');
-const { KIND, VERSION, caller } = require('./values');
+const { KIND, VERSION, caller, callerColumns } = require('./values');
 
 /** @typedef {import('./values').Work} Work */
 /** @typedef {import('pg').Pool} Pool */
@@ -332,11 +332,6 @@ function completionColumns(works) {
 		works.map((work) => JSON.stringify(work.result)),
 		works.map((work) => work.externalRef),
 	];
-}
-
-function callerColumns() {
-	const { workflowName, ...fields } = caller();
-	return { ...fields, workflow_name: workflowName };
 }
 
 /** @template T @param {T[]} list @param {(entry: T) => boolean} matches */

@@ -107,4 +107,10 @@ function caller() {
 	};
 }
 
-module.exports = { KIND, VERSION, Repeats, Stock, caller, makeWorks };
+/** The same in SQL's spelling. */
+function callerColumns() {
+	const { workflowName, ...fields } = caller();
+	return { ...fields, workflow_name: workflowName };
+}
+
+module.exports = { KIND, VERSION, Repeats, Stock, caller, callerColumns, makeWorks };

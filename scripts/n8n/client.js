@@ -201,6 +201,7 @@ class N8nClient {
 	 * @property {string[]} ran Names of the nodes that ran.
 	 * @property {string | null} error
 	 * @property {string | null} errorDescription
+	 * @property {(node: string) => number} tookMs By n8n's own clock, a node's last run.
 	 * @property {(node: string, output?: number) => any[]} json What a node's last run sent out by an
 	 *   output (default the first).
 	 */
@@ -222,6 +223,7 @@ class N8nClient {
 			ran: Object.keys(runs),
 			error: data.resultData?.error?.message ?? null,
 			errorDescription: data.resultData?.error?.description ?? null,
+			tookMs: (node) => runs[node]?.at(-1)?.executionTime ?? Number.NaN,
 			json: (node, output = 0) =>
 				(runs[node]?.at(-1)?.data?.main?.[output] ?? []).map(
 					(/** @type {any} */ item) => item.json,
@@ -250,16 +252,26 @@ class N8nClient {
 	}
 
 	/**
+	 * @param {string} workflowId
+	 * @param {number} limit
+	 * @returns {Promise<string[]>} Ids of its executions, newest first.
+	 */
+	async lastExecutions(workflowId, limit) {
+		const filter = encodeURIComponent(JSON.stringify({ workflowId }));
+		const list = await this.rest('GET', `/executions?filter=${filter}&limit=${limit}`);
+		return list.results.map((/** @type {{ id: string }} */ { id }) => id);
+	}
+
+	/**
 	 * Executions of a workflow, newest first.
 	 *
 	 * @param {string} workflowId
 	 * @returns {Promise<Execution[]>}
 	 */
 	async executions(workflowId) {
-		const filter = encodeURIComponent(JSON.stringify({ workflowId }));
-		const list = await this.rest('GET', `/executions?filter=${filter}&limit=100`);
 		const found = [];
-		for (const { id } of list.results) found.push(await this.execution(id));
+		for (const id of await this.lastExecutions(workflowId, 100))
+			found.push(await this.execution(id));
 		return found;
 	}
 }

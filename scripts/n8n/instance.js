@@ -152,6 +152,10 @@ class N8nInstance {
 		);
 	}
 
+	get running() {
+		return this.#process.child !== null;
+	}
+
 	/** Asks n8n to end, and its whole process group after 20 s; nothing else is touched. */
 	async stop() {
 		await this.#process.stop();

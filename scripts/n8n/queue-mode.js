@@ -89,6 +89,11 @@ async function startQueueMode({ runtime, folder, installedNodes, postgres, repor
 			if (worker === undefined) throw new Error(`no worker began execution ${executionId}`);
 			await worker.n8n.kill();
 		},
+		/** Starts the workers that were killed, with the folders they had. */
+		async startDeadWorkers() {
+			const dead = workers.filter(({ n8n }) => !n8n.running);
+			await Promise.all(dead.map(({ n8n }) => n8n.start(report)));
+		},
 		stop,
 	};
 }

@@ -298,4 +298,4 @@ async function findRuntime(report) {
 	return { node, n8nFolder, n8nVersion: N8N_VERSION };
 }
 
-module.exports = { N8N_VERSION, cacheFolder, duration, findRuntime, runNpm, stopInstalls };
+module.exports = { N8N_VERSION, bring, cacheFolder, duration, findRuntime, runNpm, stopInstalls };

@@ -26,6 +26,8 @@ export interface ExampleVariant {
 	backoffSeconds?: number;
 	attempts?: number;
 	waitSeconds?: number;
+	/** The invoice service is sent no idempotency key: each call makes another invoice. */
+	withoutKey?: boolean;
 }
 
 /** Where it is imported. */
@@ -71,6 +73,9 @@ export async function importVariant(
 				node.parameters.options.backoffBaseSeconds = variant.backoffSeconds;
 				node.parameters.options.backoffCapSeconds = variant.backoffSeconds;
 			}
+		}
+		if (node.name === 'Create Invoice' && variant.withoutKey === true) {
+			node.parameters.sendHeaders = false;
 		}
 		if (node.name === 'Answer with Invoice') {
 			node.parameters.responseBody =

@@ -46,9 +46,12 @@ type Order =
 	| '/ledger/restore'
 	| '/ledger/refused'
 	| '/ledger/start-14'
+	| '/ledger/start-crashing'
+	| '/ledger/crash'
 	| '/queue/start'
 	| '/queue/executions'
 	| `/queue/kill-worker?execution=${string}`
+	| '/queue/start-dead-workers'
 	| '/queue/stop';
 
 /** Asks the process that owns n8n, the databases and the proxy; resolves when it is done. */
@@ -187,6 +190,7 @@ interface Behaviour {
 }
 
 export const invoiceServer = {
+	all: async () => await callInvoiceServer<Invoice[]>('GET', '/invoices'),
 	invoices: async (orderId: string) =>
 		await callInvoiceServer<Invoice[]>('GET', `/invoices?order_id=${encodeURIComponent(orderId)}`),
 	/** How often an invoice was asked for, whatever came of it. */
