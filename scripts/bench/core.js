@@ -43,7 +43,7 @@ const core = {
 			/** @type {Record<SideName, import('./sides').Side>} */
 			const sides = {
 				raw: await startRaw(newPool()),
-				rawLogged: await startRaw(newPool(), { logged: true }),
+				rawLogged: await startRaw(newPool(), { table: 'raw_logged', logged: true }),
 				functions: functionsSide(newPool()),
 				client,
 				...startNodes(checkout, access),

@@ -2,7 +2,8 @@
 
 /**
  * Part "growth": what claims, completions and duplicates cost when the ledger holds 0, 1 and 10 million
- * works, beside raw SQL at the same size. The rows are made inside PostgreSQL, with ids that lie as
+ * works, beside raw SQL at the same size, and beside an empty ledger and an empty table on the same
+ * server in the same rounds. The rows are made inside PostgreSQL, with ids that lie as
  * scattered as those of real works, a result and a decision log of two rows each.
  */
 
@@ -47,27 +48,39 @@ const growth = {
 	run: ({ rounds, seconds, report, checkout, millions }) =>
 		withServer(async ({ access, version, newPool, upkeep }, closers) => {
 			const settings = { ...access, maxConnections: POOL_SIZE };
-			const client = await startClient(loadLedger(checkout), settings);
-			closers.push(client.close);
-			const sides = { raw: await startRaw(newPool()), client: client.side };
+			const ledgerModule = loadLedger(checkout);
+			const client = await startClient(ledgerModule, settings);
+			const emptyClient = await startClient(ledgerModule, settings, 'empty_ledger');
+			closers.push(client.close, emptyClient.close);
+			const sides = {
+				rawEmpty: await startRaw(newPool(), { table: 'raw_empty' }),
+				clientEmpty: emptyClient.side,
+				raw: await startRaw(newPool()),
+				client: client.side,
+			};
 			const names = /** @type {(keyof typeof sides)[]} */ (Object.keys(sides));
 			const known = makeWorks(KNOWN);
 			for (const name of names) {
-				for (let at = 0; at < KNOWN; at += 1_000)
+				for (let at = 0; at < KNOWN; at += 1_000) {
 					await sides[name].fire(known.slice(at, at + 1_000));
+				}
 			}
-			const sizes = [...new Set([0, Math.min(1, millions), millions])];
+			const sizes = [...new Set([Math.min(1, millions), millions])];
 			let filled = 0;
 			const fillTo = async (/** @type {number} */ rows) => {
-				while (filled < rows) {
-					const last = Math.min(filled + STEP, rows);
-					// Side by side: they are what this part spends its time on.
-					await Promise.all(
-						Object.values(FILL).map((statement) => upkeep.query(statement, [filled + 1, last])),
-					);
-					filled = last;
-					report(`growth: ${filled.toLocaleString('en-US')} works made`);
-				}
+				// Built once behind the rows, indexes take a tenth of the time.
+				const indexes = await dropIndexes(upkeep);
+				await Promise.all(
+					Object.values(FILL).map(async (statement) => {
+						for (let first = filled; first < rows; first += STEP) {
+							await upkeep.query(statement, [first + 1, Math.min(first + STEP, rows)]);
+						}
+					}),
+				);
+				filled = rows;
+				report(`growth: ${rows.toLocaleString('en-US')} works made`);
+				await Promise.all(indexes.map((create) => upkeep.query(create)));
+				report('growth: indexes built');
 				await upkeep.query('vacuum (analyze)');
 				await upkeep.query('checkpoint');
 			};
@@ -77,7 +90,7 @@ const growth = {
 			const bytes = {};
 			for (const size of sizes) {
 				await fillTo(size * 1_000_000);
-				if (size > 0) bytes[size] = await bytesPerWork(upkeep, size * 1_000_000 + KNOWN);
+				bytes[size] = await bytesPerWork(upkeep, size * 1_000_000 + KNOWN);
 				const modes = (measured[size] = Object.fromEntries(
 					PLAYED.map(({ name }) => [name, { works: new Rates(), duplicates: new Rates() }]),
 				));
@@ -101,12 +114,9 @@ const growth = {
 				}
 			}
 			const largest = sizes[sizes.length - 1];
-			/** What is left of a rate at the largest size. @param {string} mode @param {'raw' | 'client'} name */
+			/** What is left of a rate, in the same round. @param {string} mode @param {'raw' | 'client'} name */
 			const left = (mode, name) =>
-				rounded(
-					measured[largest][mode].works.medians()[name] / measured[0][mode].works.medians()[name],
-					3,
-				);
+				measured[largest][mode].works.ratio(name, name === 'raw' ? 'rawEmpty' : 'clientEmpty');
 			const perSize = (/** @type {'works' | 'duplicates'} */ what) =>
 				Object.fromEntries(
 					sizes.map((size) => [
@@ -119,13 +129,20 @@ const growth = {
 			const table = (/** @type {string} */ title, /** @type {'works' | 'duplicates'} */ what) => ({
 				title,
 				columns: ['raw SQL, one', 'client, one', 'raw SQL, 1,000', 'client, 1,000'],
-				rows: sizes.map((size) => [
-					`${size} million works`,
-					...PLAYED.flatMap(({ name }) => {
-						const medians = measured[size][name][what].medians();
-						return [medians.raw, medians.client];
-					}),
-				]),
+				rows: sizes.flatMap((size) => {
+					const cells = (
+						/** @type {'raw' | 'rawEmpty'} */ raw,
+						/** @type {'client' | 'clientEmpty'} */ own,
+					) =>
+						PLAYED.flatMap(({ name }) => {
+							const medians = measured[size][name][what].medians();
+							return [medians[raw], medians[own]];
+						});
+					return [
+						[`${size} million works`, ...cells('raw', 'client')],
+						['an empty one, same rounds', ...cells('rawEmpty', 'clientEmpty')],
+					];
+				}),
 			});
 			return {
 				result: {
@@ -166,6 +183,28 @@ const growth = {
 			};
 		}),
 };
+
+/**
+ * @param {import('pg').Pool} pool
+ * @returns {Promise<string[]>} What builds them again.
+ */
+async function dropIndexes(pool) {
+	const { rows } = await pool.query(
+		`select i.indexrelid::regclass::text as name, i.indrelid::regclass::text as table, c.conname,
+			pg_get_indexdef(i.indexrelid) as definition, pg_get_constraintdef(c.oid) as constraint
+		from pg_index i left join pg_constraint c on c.conindid = i.indexrelid
+		where i.indrelid = any($1::regclass[])`,
+		[[`${SCHEMA}.work_log`, `${SCHEMA}.decision_log`, 'raw_work']],
+	);
+	for (const { name, table, conname } of rows) {
+		await pool.query(
+			conname === null ? `drop index ${name}` : `alter table ${table} drop constraint ${conname}`,
+		);
+	}
+	return rows.map(({ table, conname, constraint, definition }) =>
+		conname === null ? definition : `alter table ${table} add constraint ${conname} ${constraint}`,
+	);
+}
 
 /** @param {import('pg').Pool} pool @param {number} works */
 async function bytesPerWork(pool, works) {

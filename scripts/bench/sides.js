@@ -62,9 +62,10 @@ const LEDGER_TABLES = [`${SCHEMA}.work_log`, `${SCHEMA}.decision_log`];
 /**
  * @param {{ createLedger: (settings: object) => any, decisionKeyOf: (question: object) => object }} ledgerModule
  * @param {object} server
+ * @param {string} [schema]
  */
-async function startClient(ledgerModule, server) {
-	const ledger = ledgerModule.createLedger({ ...server, schema: SCHEMA });
+async function startClient(ledgerModule, server, schema = SCHEMA) {
+	const ledger = ledgerModule.createLedger({ ...server, schema });
 	await ledger.install();
 	const side = inTwoSteps({
 		tables: LEDGER_TABLES,
@@ -215,9 +216,8 @@ const rawLog = (/** @type {string} */ name) => `
 	create index on ${name}_log using hash (work_id);
 	create index on ${name}_log using brin (at)`;
 
-/** @param {Pool} pool @param {{ logged?: boolean }} [options] */
-async function startRaw(pool, { logged = false } = {}) {
-	const table = logged ? 'raw_logged' : 'raw_work';
+/** @param {Pool} pool @param {{ table?: string, logged?: boolean }} [options] */
+async function startRaw(pool, { table = 'raw_work', logged = false } = {}) {
 	await pool.query(rawTable(table));
 	if (logged) await pool.query(rawLog(table));
 	/**
