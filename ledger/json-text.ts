@@ -134,11 +134,16 @@ function isInvalidDate(value: object): boolean {
 	);
 }
 
+/** NUL, and either half of a pair. */
+const MAY_NEED_REPAIR = /[\0\ud800-\udfff]/;
+
 /**
  * Text as PostgreSQL's `text` can hold it: NUL and lone surrogates become visible replacements. For what people read
  * (errors, names), never for what is compared or sent on.
  */
 export function readableText(value: string, maxLength: number): string {
+	// nearly every text needs nothing, and every call has some
+	if (value.length <= maxLength && !MAY_NEED_REPAIR.test(value)) return value;
 	return value.slice(0, maxLength).toWellFormed().replaceAll('\0', '\u2400');
 }
 

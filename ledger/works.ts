@@ -469,22 +469,25 @@ export function callerOptions(caller: Caller): { caller: Record<string, string> 
 	return { caller: callerFields(caller) };
 }
 
+/** By SQL's names. */
+const CALLER_FIELDS = Object.entries({
+	instance: 'instance',
+	workflow: 'workflow',
+	workflow_name: 'workflowName',
+	execution: 'execution',
+	parent_execution: 'parentExecution',
+	node: 'node',
+	mode: 'mode',
+	run_id: 'runId',
+} satisfies Record<string, keyof Caller>);
+
 function callerFields(caller: Caller): Record<string, string> {
-	const fields: Array<[string, string | undefined]> = [
-		['instance', caller.instance],
-		['workflow', caller.workflow],
-		['workflow_name', caller.workflowName],
-		['execution', caller.execution],
-		['parent_execution', caller.parentExecution],
-		['node', caller.node],
-		['mode', caller.mode],
-		['run_id', caller.runId],
-	];
-	return Object.fromEntries(
-		fields.flatMap(([name, value]) =>
-			value === undefined || value === '' ? [] : [[name, readableText(value, 500)]],
-		),
-	);
+	const fields: Record<string, string> = {};
+	for (const [name, from] of CALLER_FIELDS) {
+		const value = caller[from];
+		if (value !== undefined && value !== '') fields[name] = readableText(value, 500);
+	}
+	return fields;
 }
 
 function claimDetail(item: ClaimItem): string | null {
