@@ -123,7 +123,7 @@ const WAYS = {
 					operation: 'removeItemsSeenInPreviousExecutions',
 					logic: 'removeItemsWithAlreadySeenKeyValues',
 					dedupeValue: '={{ $json.order_id }}',
-					options: { historySize: ITEMS },
+					options: { historySize: 1_000_000 },
 				},
 			},
 		],

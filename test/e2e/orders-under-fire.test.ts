@@ -21,7 +21,7 @@ import {
 } from './stage';
 
 const SENDERS = 3;
-const LEASE_SECONDS = 15;
+const LEASE_SECONDS = 12;
 /** Doubled with each answer that is no 2xx, as good senders do: so it is the trigger that comes first after a lapse. */
 const FIRST_REPEAT_MS = 1_000;
 const LAST_REPEAT_MS = 8_000;
