@@ -30,6 +30,7 @@ const HELP = `npm run bench [-- options]
   --rounds N    measurements of each figure; the median is shown (default 5, at least 5)
   --seconds S   length of one measurement (default 0.5)
   --millions N  the largest ledger of growth (default 10)
+  --items N     items of one execution in the part n8n (default 10,000)
   --json        only the JSON object, without the tables
   --help        this text
 
@@ -44,6 +45,7 @@ function readOptions() {
 			rounds: { type: 'string', default: '5' },
 			seconds: { type: 'string', default: '0.5' },
 			millions: { type: 'string', default: '10' },
+			items: { type: 'string', default: '10000' },
 			json: { type: 'boolean', default: false },
 			help: { type: 'boolean', default: false },
 		},
@@ -52,6 +54,7 @@ function readOptions() {
 	const rounds = Number(values.rounds);
 	const seconds = Number(values.seconds);
 	const millions = Number(values.millions);
+	const items = Number(values.items);
 	const names = values.all ? PARTS : values.only.split(',').map((name) => name.trim());
 	const unknown = names.filter((name) => !PARTS.includes(name));
 	if (unknown.length > 0) {
@@ -59,8 +62,11 @@ function readOptions() {
 	}
 	if (!Number.isInteger(rounds) || rounds < 5) throw new Error('--rounds: 5 or more.');
 	if (!(seconds >= 0.1 && seconds <= 600)) throw new Error('--seconds: from 0.1 to 600.');
+	if (!Number.isInteger(items) || items < 100 || items > 100_000) {
+		throw new Error('--items: from 100 to 100000.');
+	}
 	if (!(millions >= 1 && millions <= 100)) throw new Error('--millions: from 1 to 100.');
-	return { names, rounds, seconds, millions, json: values.json };
+	return { names, rounds, seconds, millions, items, json: values.json };
 }
 
 /** @param {string} name @returns {import('./bench/measure').Part} */
@@ -93,7 +99,7 @@ async function main() {
 		const elapsed = ((Date.now() - since) / 1000).toFixed(1).padStart(6);
 		process.stderr.write(`[${elapsed} s] ${line}\n`);
 	};
-	const { names, rounds, seconds, millions, json } = options;
+	const { names, rounds, seconds, millions, items, json } = options;
 	await buildIfOlder(CHECKOUT, report);
 	const load = () => rounded(os.loadavg()[0], 2);
 	const machine = {
@@ -106,7 +112,7 @@ async function main() {
 	const targets = [];
 	for (const name of names) {
 		const part = loadPart(name);
-		const bench = { rounds, seconds, millions, report, checkout: CHECKOUT };
+		const bench = { rounds, seconds, millions, items, report, checkout: CHECKOUT };
 		const loadBefore = load();
 		const measured = await part.run(bench);
 		parts[name] = { ...measured.result, loadAverage: { before: loadBefore, after: load() } };

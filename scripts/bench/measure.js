@@ -152,6 +152,7 @@ function target(what, ratio, least) {
  * @property {number} seconds Length of one measurement.
  * @property {(line: string) => void} report
  * @property {number} millions Rows of the largest ledger that the growth part fills.
+ * @property {number} items In one execution of the part n8n.
  * @property {string} checkout
  */
 

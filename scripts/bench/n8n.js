@@ -15,8 +15,6 @@ const { freePort } = require('../n8n/ports');
 const { LEDGER_CREDENTIAL_TYPE, createStage, ledgerCredential } = require('../n8n/stage');
 const { Rates, demand, median, quantile, rotated, rounded, target } = require('./measure');
 
-/** In one execution. */
-const ITEMS = 10_000;
 /** Callers of the webhook at the same time. */
 const CALLERS = 10;
 const RAW_TABLE = `create table raw_order (order_id text primary key, state text not null,
@@ -142,7 +140,7 @@ const ANSWER = {
 const n8n = {
 	name: 'n8n',
 	title: "a real n8n: many items, and a webhook's cost",
-	async run({ rounds, seconds, report, checkout }) {
+	async run({ rounds, seconds, items, report, checkout }) {
 		const folder = path.join(checkout, '.local', 'bench-n8n');
 		fs.rmSync(folder, { recursive: true, force: true });
 		const stage = createStage({
@@ -188,16 +186,16 @@ const n8n = {
 			for (let round = 0; round < rounds; round++) {
 				for (const way of rotated(Object.keys(WAYS), round)) {
 					report(`n8n: ${WAYS[way].title}, round ${round + 1} of ${rounds}`);
-					const body = { orders: Array.from({ length: ITEMS }, () => ({ order_id: nextOrder() })) };
+					const body = { orders: Array.from({ length: items }, () => ({ order_id: nextOrder() })) };
 					const url = `${client.baseUrl}/webhook/${way}`;
 					const { status } = await client.post(url, body, 600_000);
 					if (status !== 200) throw new Error(`${way} was answered with ${status}`);
 					const [last] = await client.lastExecutions(way, 1);
 					const ended = await client.executionReaches(last, ['success', 'error']);
 					const { nodes } = WAYS[way];
-					demand(ITEMS, ended.json(nodes[nodes.length - 1].name).length, way);
+					demand(items, ended.json(nodes[nodes.length - 1].name).length, way);
 					const ms = nodes.reduce((sum, { name }) => sum + ended.tookMs(name), 0);
-					rates.add(way, (ITEMS * 1000) / ms);
+					rates.add(way, (items * 1000) / ms);
 				}
 			}
 
@@ -227,14 +225,14 @@ const n8n = {
 				result: {
 					postgres: version[0].server_version.split(' ')[0],
 					n8n: runtime.n8nVersion,
-					items: ITEMS,
+					items,
 					itemsPerSecond: medians,
 					callers: CALLERS,
 					webhooks,
 				},
 				targets: [
 					target(
-						'nodes / a query for each item, 10,000 items',
+						`nodes / a query for each item, ${items} items`,
 						rates.ratio('ledger', 'postgresEach'),
 						15,
 					),
@@ -246,7 +244,7 @@ const n8n = {
 				],
 				tables: [
 					{
-						title: `${ITEMS.toLocaleString('en-US')} items in one execution`,
+						title: `${items.toLocaleString('en-US')} items in one execution`,
 						columns: ['items/s', "the ledger's nodes, times as fast"],
 						rows: Object.entries(WAYS).map(([way, { title }]) => [
 							title,
