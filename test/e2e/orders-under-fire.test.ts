@@ -22,7 +22,7 @@ import {
 
 const SENDERS = 3;
 const LEASE_SECONDS = 12;
-/** Doubled with each answer that is no 2xx, as good senders do: so it is the trigger that comes first after a lapse. */
+/** Doubled with each answer that is no 2xx, as good senders do. */
 const FIRST_REPEAT_MS = 1_000;
 const LAST_REPEAT_MS = 8_000;
 /** A sender hangs up after this, and delivers again. */
@@ -93,10 +93,29 @@ async function importRetries(kind: string, database: Database, withoutKey: boole
 	);
 }
 
-/** Delivers an order until it is answered 2xx, or told that a person has to look at it. */
-async function deliver(kind: string, orderId: string): Promise<Delivery> {
+async function findWork(kind: string, orderId: string) {
+	const [work] = await queryLedger<{ state: string; execution: string | null }>(
+		`select state, execution from :schema.work_log where kind = $1 and key = $2`,
+		[kind, orderId],
+		ledger,
+	);
+	return work;
+}
+
+/**
+ * Delivers an order until it is answered 2xx, or told that a person has to look at it. The senders of a victim do not
+ * bring it back once it is claimed: that is left to the trigger.
+ */
+async function deliver(kind: string, orderId: string, isVictim: boolean): Promise<Delivery> {
 	const statuses: number[] = [];
 	for (;;) {
+		if (isVictim && statuses.length > 0) {
+			await until(`${orderId} is brought back by the trigger`, async () => {
+				// PostgreSQL may be down just now
+				const work = await findWork(kind, orderId).catch(() => null);
+				return work === undefined || ['done', 'held'].includes(work?.state ?? '');
+			});
+		}
 		const answer = await queue
 			.post(`${queue.baseUrl}/webhook/${kind}`, { order_id: orderId }, PATIENCE_MS)
 			.catch(() => null);
@@ -126,21 +145,17 @@ async function inLanes<Result>(jobs: Array<() => Promise<Result>>, lanes: number
 async function fire(victims: Array<{ kind: string; orderId: string }>) {
 	let killed = 0;
 	for (const [at, { kind, orderId }] of victims.entries()) {
-		const find = async () =>
-			(
-				await queryLedger<{ state: string; execution: string }>(
-					`select state, execution from :schema.work_log where kind = $1 and key = $2`,
-					[kind, orderId],
-					ledger,
-				)
-			)[0];
 		// an earlier kill may have met it between its claim and its invoice, and settled it so
 		const settled = until(`${orderId} is settled`, async () =>
-			['held', 'done'].includes((await find())?.state ?? ''),
+			['held', 'done'].includes((await findWork(kind, orderId))?.state ?? ''),
 		).catch(() => undefined);
 		await Promise.race([invoiceServer.invoiceHeld(orderId), settled]);
-		await order(`/queue/kill-worker?execution=${(await find())?.execution ?? ''}`);
-		killed += 1;
+		const execution = (await findWork(kind, orderId))?.execution;
+		// without one the trigger has brought it back already: an earlier kill met it before its invoice
+		if (execution) {
+			await order(`/queue/kill-worker?execution=${execution}`);
+			killed += 1;
+		}
 		await invoiceServer.release(orderId);
 		if (at === victims.length >> 1) await order('/ledger/crash');
 		await order('/queue/start-dead-workers');
@@ -181,7 +196,15 @@ async function burn(name: string, count: number, kills: number, database: Databa
 	// three senders of an order close together, so that they meet
 	const sent = inLanes(
 		orders.flatMap(({ kind, orderId }) =>
-			Array.from({ length: SENDERS }, () => async () => await deliver(kind, orderId)),
+			Array.from(
+				{ length: SENDERS },
+				() => async () =>
+					await deliver(
+						kind,
+						orderId,
+						victims.some((victim) => victim.orderId === orderId),
+					),
+			),
 		),
 		LANES,
 	);
@@ -243,10 +266,10 @@ describe.each([
 	}, 600_000);
 
 	test('the fire burned: workers died with an invoice made, and the trigger swept and retried', () => {
-		expect(after.killed).toBe(kills);
-		expect(after.sweeps).toBeGreaterThanOrEqual(kills / 2);
-		// a retry is the trigger's or the next delivery's, whichever comes first; among many both do
-		if (way === 'directly') expect(after.retries).toBeGreaterThan(0);
+		expect(after.killed).toBeGreaterThanOrEqual(kills / 2);
+		// each victim's lease ended, by its own kill or an earlier one; half of them are to be run again
+		expect(after.sweeps).toBeGreaterThanOrEqual(kills);
+		expect(after.retries).toBeGreaterThanOrEqual(kills / 2);
 		const statuses = [...after.again.deliveries, ...after.hold.deliveries].flatMap(
 			(delivery) => delivery.statuses,
 		);
