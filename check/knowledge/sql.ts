@@ -1,6 +1,8 @@
 import type { Deed } from './operations';
 
-const QUIET = /--[^\n]*|\/\*[^]*?\*\/|'(?:[^']|'')*'|\$(\w*)\$[^]*?\$\1\$/g;
+const QUIET = /--[^\n]*|(?<![^\n])[ \t]*#[^\n]*|\/\*[^]*?\*\/|'(?:[^']|'')*'|\$(\w*)\$[^]*?\$\1\$/g;
+/** A name in quotes says nothing, whatever it is called: `"update"`. */
+const NAMES = /"[^"\n]*"|`[^`\n]*`/g;
 const INSERTS =
 	/\binsert\s+(?:into|overwrite|ignore|or\s+\w+)|\breplace\s+into\b|\bcopy\s+\S+\s+from\b/i;
 const CONFLICT =
@@ -12,7 +14,7 @@ const COUNTS =
 	/\bset\b[^;]*?([\w."]+)\s*=\s*\(?\s*(?:coalesce\s*\(\s*)?(?:[\w"]+\.)?\1\b\s*(?:,[^,;()]*\))?[^,;]*?[+*/-]/i;
 const CALLS = /^\s*(?:call|exec|execute|do|begin\s+declare)\b/i;
 const READS =
-	/^\s*(?:select|with|show|explain|describe|desc|values|table|set|use|pragma|analyze|begin|commit|;|$)/i;
+	/^[\s(]*(?:select|with|show|explain|describe|desc|values|table|set|use|pragma|analyze|begin|commit|;|$)/i;
 
 /**
  * What a SQL text does, by its verbs; comments and quoted text do not count. An expression that is the whole text cannot
@@ -22,14 +24,12 @@ export function deedOfSql(text: string): Deed {
 	const sql = text
 		.replace(/^=/, '')
 		.replace(/\{\{[^]*?\}\}/g, '$1')
-		.replace(QUIET, "''");
+		.replace(QUIET, (quiet) => (/^['$]/.test(quiet) ? "''" : ' '));
+	const verbs = sql.replace(NAMES, 'name').replace(/\bfor\s+(?:no\s+key\s+)?update\b/gi, '');
 	if (/^[\s$1']*$/.test(sql)) return text.trim() === '' ? 'nothing' : 'unknown';
 	if (INSERTS.test(sql)) return CONFLICT.test(sql) ? 'converges' : 'doubles';
 	if (/\bupdate\b/i.test(sql) && COUNTS.test(sql)) return 'doubles';
-	if (/\b(?:update|merge)\b/i.test(sql.replace(/\bfor\s+(?:no\s+key\s+)?update\b/gi, ''))) {
-		return 'converges';
-	}
-	if (CHANGES.test(sql.replace(/\bfor\s+(?:no\s+key\s+)?update\b/gi, ''))) return 'converges';
+	if (/\b(?:update|merge)\b/i.test(verbs) || CHANGES.test(verbs)) return 'converges';
 	if (CALLS.test(sql)) return 'unknown';
 	return READS.test(sql) ? 'reads' : 'unknown';
 }

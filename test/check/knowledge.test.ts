@@ -184,6 +184,13 @@ test.each([
 	['truncate a', 'converges'],
 	['call pay(7)', 'unknown'],
 	['={{ $json.sql }}', 'unknown'],
+	['-- open orders\nselect * from orders', 'reads'],
+	['/* nightly */ SELECT 1', 'reads'],
+	['# open orders\nSELECT * FROM orders', 'reads'],
+	['(select 1) union (select 2)', 'reads'],
+	['select "update", `create` from orders', 'reads'],
+	['-- a comment\nupdate "create" set a = 1', 'converges'],
+	["with a as (select b #> '{c}' from d) insert into e select * from a", 'doubles'],
 	['=select * from {{ $json.table }}', 'reads'],
 	['', 'nothing'],
 ])('the SQL %j %s', (sql, expected) => {
