@@ -1,5 +1,6 @@
 import type { Graph } from './graph';
 import { isClaim, ownName, ownOperation, settlesClaim } from './knowledge/own-nodes';
+import { closingConnections, roundOutput } from './knowledge/loops';
 import { joinsInputs } from './knowledge/merge';
 import type { Connection, WorkflowNode } from './workflow';
 
@@ -83,6 +84,9 @@ export class Walk {
 
 	private readonly open: number[] = [];
 
+	/** Behind them a way goes on at their loop's Done. */
+	private readonly closing: ReadonlySet<Connection>;
+
 	constructor(
 		private readonly graph: Graph,
 		starts: readonly WorkflowNode[],
@@ -92,6 +96,7 @@ export class Walk {
 		const { nodes } = graph.workflow;
 		this.seen = new Uint8Array(nodes.length * STATES);
 		this.before = new Int32Array(nodes.length * STATES).fill(-1);
+		this.closing = closingConnections(graph);
 		const reached = graph.reachable(starts.flatMap(({ index }) => [...graph.next[index]]));
 		for (const { index } of starts) this.enter(index, codeOf(start), -1);
 		for (const { index } of starts) reached.add(index);
@@ -134,13 +139,29 @@ export class Walk {
 		const state = stateOf(at % STATES);
 		for (const connection of this.graph.next[node.index]) {
 			const code = codeOf(stateBehind(node, connection.output, state, this.marks));
-			const target = this.graph.workflow.nodes[connection.to];
-			if (!target.disabled && joinsInputs(target)) {
-				this.join(connection, code, at, reached);
-			} else {
-				this.enter(connection.to, code, at);
+			for (const each of this.goingOn(connection)) {
+				const target = this.graph.workflow.nodes[each.to];
+				if (!target.disabled && joinsInputs(target)) {
+					this.join(each, code, at, reached);
+				} else {
+					this.enter(each.to, code, at);
+				}
 			}
 		}
+	}
+
+	/** The connection itself, or where a way goes on that comes back to a loop. */
+	private goingOn(connection: Connection): ReadonlySet<Connection> {
+		const found = new Set([connection]);
+		for (const each of found) {
+			if (!this.closing.has(each)) continue;
+			const loop = this.graph.workflow.nodes[each.to];
+			for (const next of this.graph.next[loop.index]) {
+				if (next.output !== roundOutput(loop)) found.add(next);
+			}
+		}
+		for (const each of found) if (this.closing.has(each)) found.delete(each);
+		return found;
 	}
 
 	/** An item leaves an inner join only with a partner from every input, so the best guarded of them counts. */

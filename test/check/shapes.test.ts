@@ -176,3 +176,57 @@ describe('several workflows together', () => {
 		]);
 	});
 });
+
+describe('Loop Over Items between a claim and its completion', () => {
+	const looped = (between: string, loop: Record<string, unknown>, rounds: number) =>
+		checkTogether(
+			readWorkflowValue(
+				workflow(
+					[
+						{ name: 'Hook', type: 'n8n-nodes-base.webhook' },
+						{ name: 'Claim', type: 'n8n-nodes-idempotency.claimWork' },
+						{ name: 'Between', type: between },
+						{ name: 'Loop', type: 'n8n-nodes-base.splitInBatches', ...loop },
+						{
+							name: 'Send',
+							type: 'n8n-nodes-base.httpRequest',
+							parameters: { method: 'POST', url: 'https://a.example/b' },
+						},
+						{ name: 'Complete', type: 'n8n-nodes-idempotency.completeWork' },
+						{
+							name: 'After',
+							type: 'n8n-nodes-base.httpRequest',
+							parameters: { method: 'POST', url: 'https://a.example/b' },
+						},
+					],
+					[
+						['Hook', 'Claim'],
+						['Claim', 'Between'],
+						['Between', 'Loop'],
+						['Loop', 'Send', rounds],
+						['Send', 'Complete'],
+						['Complete', 'Loop'],
+						['Loop', 'After', 1 - rounds],
+					],
+				),
+			).workflows,
+		)
+			.flatMap(({ findings }) => findings.map(short))
+			.filter((each) => each.includes('completed-before-effect'));
+	const AFTER = 'warning completed-before-effect @ After';
+	const SEND = 'warning completed-before-effect @ Send';
+
+	test('each round has items with claims of their own; what comes out of Done is completed', () => {
+		expect(looped('n8n-nodes-base.set', { typeVersion: 3 }, 1)).toEqual([AFTER]);
+		expect(looped('n8n-nodes-base.set', { typeVersion: 2 }, 0)).toEqual([AFTER]);
+	});
+
+	test('one claim for many items is completed by the first round', () => {
+		expect(looped('n8n-nodes-base.splitOut', { typeVersion: 3 }, 1)).toContain(SEND);
+	});
+
+	test('with Reset a round takes what came back', () => {
+		const reset = { typeVersion: 3, parameters: { options: { reset: '={{ true }}' } } };
+		expect(looped('n8n-nodes-base.set', reset, 1)).toContain(SEND);
+	});
+});
