@@ -49,6 +49,8 @@ export function readWorkflowValue(value: unknown): ReadWorkflows {
 				each.forEach((entry, i) =>
 					open.push({ value: entry, wrappers: wrappers + 1, where: `Entry ${i + 1}` }),
 				);
+			} else if (each.length > 0) {
+				problems.push(`${where || 'The list'} is a list in too many lists, and was not read.`);
 			}
 			continue;
 		}

@@ -89,6 +89,7 @@ describe('what cannot be read is said in a line, and the rest is checked', () =>
 		['null', /^The file is no workflow: it has no list of nodes\.$/],
 		['"text"', /^The file is no workflow/],
 		['[]', /^The list is empty: no workflow in it\.$/],
+		['[[[[[[[{"nodes":[]}]]]]]]]', /^Entry 1 is a list in too many lists, and was not read\.$/],
 		['[1, {"nodes": []}]', /^Entry 1 is no workflow/],
 		['{"nodes": {}}', /^The file is no workflow/],
 	])('%j', (text, line) => {
