@@ -22,8 +22,12 @@ export function workflowFiles(names: readonly string[]): {
 	const missing: Array<{ path: string; problem: string }> = [];
 	for (const name of names) {
 		try {
-			if (statSync(name).isDirectory()) files.push(...filesIn(name));
-			else files.push({ path: name, inFolder: false });
+			const found = statSync(name);
+			if (found.isDirectory()) files.push(...filesIn(name));
+			else if (found.isFile()) files.push({ path: name, inFolder: false });
+			// each file is read twice, and a device may have no end
+			else
+				missing.push({ path: name, problem: 'This is a pipe or device: save it as a file first.' });
 		} catch (error) {
 			missing.push({ path: name, problem: problemOf(error) });
 		}

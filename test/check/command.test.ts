@@ -159,6 +159,15 @@ describe('as JSON', () => {
 	});
 });
 
+const onPosix = process.platform === 'win32' ? test.skip : test;
+
+onPosix('a device, which may have no end, is refused in a line', async () => {
+	const { code, out } = await run('/dev/zero', good);
+	expect(code).toBe(1);
+	expect(out).toContain('/dev/zero\n  This is a pipe or device: save it as a file first.');
+	expect(out).toContain('1 workflow in 1 file');
+});
+
 describe('as SARIF', () => {
 	const schema = JSON.parse(
 		readFileSync(path.join(__dirname, 'sarif-2.1.0.schema.json'), 'utf8'),
