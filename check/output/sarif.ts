@@ -18,6 +18,12 @@ export class SarifOutput implements Output {
 
 	private first = true;
 
+	/** Of the last text: a file may hold several workflows. */
+	private named: { text: string; lines: Map<string, number | null> } = {
+		text: '',
+		lines: new Map(),
+	};
+
 	constructor(private readonly version: string) {}
 
 	begin(): string {
@@ -42,9 +48,10 @@ export class SarifOutput implements Output {
 			locations: [{ physicalLocation: { artifactLocation: { uri: uriOf(file) } } }],
 		}));
 		this.notifications.push(...notices);
+		if (this.named.text !== text) this.named = { text, lines: linesOfNames(text) };
 		let results = '';
 		for (const finding of report.findings) {
-			results += `${this.first ? '' : ','}\n${JSON.stringify(result(file, report, finding, text))}`;
+			results += `${this.first ? '' : ','}\n${JSON.stringify(result(file, report, finding, this.named.lines))}`;
 			this.first = false;
 		}
 		return results;
@@ -69,9 +76,14 @@ export class SarifOutput implements Output {
 	}
 }
 
-function result(file: string, report: WorkflowReport, finding: Finding, text: string): unknown {
+function result(
+	file: string,
+	report: WorkflowReport,
+	finding: Finding,
+	lines: ReadonlyMap<string, number | null>,
+): unknown {
 	const { rule, severity, node, message, twice, fix, switchedOff } = finding;
-	const line = node === null ? null : lineOf(node, text);
+	const line = node === null ? null : (lines.get(JSON.stringify(node)) ?? null);
 	const where = node === null ? report.name : `${report.name}/${node}`;
 	const identity = [rule, report.id ?? report.name, node ?? ''].join('\n');
 	return {
@@ -111,18 +123,16 @@ function uriOf(file: string): string {
 	return relative.split(path.sep).map(encodeURIComponent).join('/');
 }
 
-/** The line on which the node's name stands; null where it stands nowhere, or in several places. */
-function lineOf(node: string, text: string): number | null {
-	const name = JSON.stringify(node);
-	const places = [`"name": ${name}`, `"name":${name}`].flatMap((each) => {
-		const at = text.indexOf(each);
-		if (at === -1) return [];
-		return text.indexOf(each, at + 1) === -1 ? [at] : [at, at];
-	});
-	if (places.length !== 1) return null;
+/**
+ * The line on which each name stands, by the name as JSON; null for one that stands in several places. One look at the
+ * text, however many findings it has.
+ */
+function linesOfNames(text: string): Map<string, number | null> {
+	const lines = new Map<string, number | null>();
 	let line = 1;
-	for (let at = text.indexOf('\n'); at !== -1 && at < places[0]; at = text.indexOf('\n', at + 1)) {
-		line++;
+	for (const [, name] of text.matchAll(/\n|"name": ?("(?:[^"\\\n]|\\.)*")/g)) {
+		if (name === undefined) line++;
+		else lines.set(name, lines.has(name) ? null : line);
 	}
-	return line;
+	return lines;
 }
