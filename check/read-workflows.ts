@@ -56,7 +56,14 @@ export function readWorkflowValue(value: unknown): ReadWorkflows {
 		}
 		if (isRecord(each)) {
 			if (Array.isArray(each.nodes)) {
-				workflows.push(workflowFrom(each, each.nodes));
+				const workflow = workflowFrom(each, each.nodes);
+				workflows.push(workflow);
+				for (const { id, name, text } of definedInside(workflow)) {
+					const inside = parsed(text);
+					if (isRecord(inside) && wrappers < MAX_WRAPPERS) {
+						open.push({ value: { ...inside, id, name }, wrappers: wrappers + 1, where: name });
+					} else problems.push(`${name} could not be read.`);
+				}
 				continue;
 			}
 			const wrapper = WRAPPERS.find(
@@ -78,8 +85,43 @@ export function readWorkflowValue(value: unknown): ReadWorkflows {
 	return { workflows, problems };
 }
 
+/** Nodes whose sub-workflow is written into them ("Define Below"), as text. */
+const CALLS_A_WORKFLOW = /\.(executeWorkflow|toolWorkflow)$/;
+
+/** Whether a node holds its sub-workflow itself; an expression is not evaluated, so it stays unknown. */
+function holdsWorkflow(type: string, parameters: Record<string, unknown>): boolean {
+	const text = textOf(parameters.workflowJson);
+	return (
+		CALLS_A_WORKFLOW.test(type) &&
+		parameters.source === 'parameter' &&
+		text.trim() !== '' &&
+		!text.startsWith('=')
+	);
+}
+
+/** What a workflow inside a node is called, and known by: n8n gives it neither name nor id. */
+const nameInside = (node: string, workflow: string) => `The workflow in "${node}" of "${workflow}"`;
+
+function definedInside({ name: workflow, nodes }: Workflow) {
+	return nodes
+		.filter(({ type, parameters }) => holdsWorkflow(type, parameters))
+		.map(({ name, parameters }) => {
+			const inside = nameInside(name, workflow);
+			return { id: inside, name: inside, text: textOf(parameters.workflowJson) };
+		});
+}
+
+function parsed(text: string): unknown {
+	try {
+		return JSON.parse(text);
+	} catch {
+		return null;
+	}
+}
+
 function workflowFrom(from: Record<string, unknown>, entries: unknown[]): Workflow {
 	const notices: string[] = [];
+	const ownName = textOf(from.name) || 'workflow without a name';
 	const nodes: WorkflowNode[] = [];
 	const byName = new Map<string, number>();
 	const byId = new Map<string, number>();
@@ -92,7 +134,12 @@ function workflowFrom(from: Record<string, unknown>, entries: unknown[]): Workfl
 		}
 		const index = nodes.length;
 		const name = textOf(entry.name) || textOf(entry.id) || `node ${index + 1}`;
-		nodes.push(nodeFrom(entry, entry.type, name, index));
+		const node = nodeFrom(entry, entry.type, name, index);
+		nodes.push(
+			holdsWorkflow(node.type, node.parameters)
+				? { ...node, parameters: { ...node.parameters, workflowId: nameInside(name, ownName) } }
+				: node,
+		);
 		// connections name their nodes, so of two with one name n8n itself knows only one
 		if (byName.has(name)) repeated.push(name);
 		else byName.set(name, index);
@@ -108,7 +155,7 @@ function workflowFrom(from: Record<string, unknown>, entries: unknown[]): Workfl
 	const settings = isRecord(from.settings) ? from.settings : {};
 	return {
 		id: typeof from.id === 'string' || typeof from.id === 'number' ? String(from.id) : null,
-		name: textOf(from.name) || 'workflow without a name',
+		name: ownName,
 		nodes,
 		connections: connectionsFrom(
 			from.connections,
