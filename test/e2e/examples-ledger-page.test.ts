@@ -209,6 +209,9 @@ test('the overview counts what the ledger holds, and looking changes nothing', a
 		`update :schema.work_log set first_started_at = first_started_at - interval '400 days' where work_id = $1`,
 		[waiting.workId],
 	);
+	const watched = await claim('watched', { kind: 'page-watched', shadow: true });
+	await ledger.works.complete([watched], CALLER);
+	await claim('watched', { kind: 'page-watched', shadow: true });
 	const before = await contents();
 	const overview = await ask();
 	expect(overview.status).toBe(200);
@@ -234,6 +237,12 @@ test('the overview counts what the ledger holds, and looking changes nothing', a
 	expect(overview.text).toContain(`${total.claimed} claimed`);
 	expect(overview.text).toContain(`${total.duplicates} duplicates suppressed`);
 	expect(overview.html.match(/<rect /g)).toHaveLength(3 * 24);
+	const [{ saved }] = await queryLedger<{ saved: number }>(
+		`select count(*)::integer as saved from :schema.decision_log
+		where event = 'claim' and checked ? 'shadow' and outcome in ('duplicate', 'in_progress')`,
+	);
+	expect(saved).toBeGreaterThan(0);
+	expect(overview.text).toContain(`Shadow mode would have saved ${saved} more`);
 	expect(overview.text).toMatch(
 		/Oldest waiting work page-counts oldest of all HTTP 503 Began 400 days ago/,
 	);
