@@ -13,7 +13,7 @@ import type { Parameters } from '../execution/parameters';
 import { checkedNumber, readNumber } from '../execution/number';
 import { decisionFieldOf } from './answer';
 import type { Operation } from './outputs';
-import { messageOf } from './placement';
+import { parameterProblem } from '../execution/problems';
 import { checkedKey, readDecisionKey } from './read';
 
 const PAGE = 100;
@@ -70,7 +70,7 @@ export async function administer(
 				})),
 			);
 		} catch (error) {
-			const message = messageOf(error);
+			const message = parameterProblem(error);
 			const onError = onErrorOf(context);
 			if (isTool(context)) left.push({ json: { response: message }, pairedItem });
 			else if (onError === 'stop') throw nodeError(context, message, { itemIndex });

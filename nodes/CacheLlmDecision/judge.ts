@@ -7,7 +7,8 @@ import type { Parameters } from '../execution/parameters';
 import { fieldNameProblem } from '../execution/work-field';
 import { decisionFieldOf } from './answer';
 import { JUDGE } from './outputs';
-import { messageOf, type Placement } from './placement';
+import { parameterProblem } from '../execution/problems';
+import type { Placement } from './placement';
 import { fieldOf, readDecisionKey } from './read';
 
 /** Approves or rejects, item by item: a person judges one thing at a time. */
@@ -45,7 +46,7 @@ export async function judge(
 			const value = decisionFieldOf(answer, answer.outcome, null, { repeated: answer.repeated });
 			placement.place(itemIndex, outputOf(answer, approve), field, value);
 		} catch (error) {
-			placement.problem({ itemIndex, field, message: messageOf(error), status });
+			placement.problem({ itemIndex, field, message: parameterProblem(error), status });
 		}
 	}
 }

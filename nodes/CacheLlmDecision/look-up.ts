@@ -22,7 +22,8 @@ import { fieldNameProblem, withoutFields } from '../execution/work-field';
 import { checkedNumber } from '../execution/number';
 import { decisionFieldOf } from './answer';
 import { LOOK_UP } from './outputs';
-import { messageOf, type Placement } from './placement';
+import { parameterProblem } from '../execution/problems';
+import type { Placement } from './placement';
 import { readNeedsApproval } from './read';
 
 /** An item that can be looked up. */
@@ -63,7 +64,7 @@ export async function lookUp(
 		}
 	} catch (error) {
 		await freeAll(ledger, answered);
-		const message = `${messageOf(error)} Nothing was passed on.`;
+		const message = `${parameterProblem(error)} Nothing was passed on.`;
 		for (const { asked } of groups) {
 			for (const { itemIndex, field } of asked) {
 				placement.problem({ itemIndex, field, message, status: 'error' });
@@ -159,7 +160,7 @@ function readGroups(
 			const item = { decisionKey, parts, token: randomUUID() };
 			group.asked.push({ itemIndex, field, item });
 		} catch (error) {
-			placement.problem({ itemIndex, field, message: messageOf(error), status: 'refused' });
+			placement.problem({ itemIndex, field, message: parameterProblem(error), status: 'refused' });
 		}
 	});
 	return [...groups.values()];

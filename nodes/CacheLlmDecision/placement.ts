@@ -6,20 +6,19 @@ import type {
 } from 'n8n-workflow';
 
 import { asDecisionField, freeDecisionField, openDecision } from '../execution/decision-field';
-import { errorOutputItem, isTool, nodeError, onErrorOf } from '../execution/failing-closed';
+import { errorOutputItem, isTool, onErrorOf } from '../execution/failing-closed';
+import { problemsError, type ItemProblem } from '../execution/problems';
 import { withField, withInputError } from '../execution/work-field';
 
-export interface ItemProblem {
-	itemIndex: number;
+export interface PlacedProblem extends ItemProblem {
 	field: string;
-	message: string;
 	/** `error`: the ledger could not be asked; else the item cannot be used. */
 	status: 'refused' | 'error';
 }
 
 /** Where each item leaves, in the order of the input. */
 export class Placement {
-	readonly problems: ItemProblem[] = [];
+	readonly problems: PlacedProblem[] = [];
 	private readonly placed: Array<{ output: number; item: INodeExecutionData } | undefined>;
 	private readonly items: INodeExecutionData[];
 	private readonly tool: boolean;
@@ -46,7 +45,7 @@ export class Placement {
 		this.placed[itemIndex] = { output: this.tool ? 0 : output, item };
 	}
 
-	problem(problem: ItemProblem): void {
+	problem(problem: PlacedProblem): void {
 		this.problems.push(problem);
 		const { itemIndex, field, message, status } = problem;
 		const input = this.items[itemIndex];
@@ -68,20 +67,10 @@ export class Placement {
 
 	/** Throw it where problems stop the workflow. */
 	error(nothingElse: string): NodeOperationError {
-		const [first, ...others] = this.problems;
-		if (others.length === 0) {
-			return nodeError(this.context, first.message, {
-				description: nothingElse,
-				itemIndex: first.itemIndex,
-			});
-		}
-		const shown = this.problems
-			.slice(0, 20)
-			.map(({ itemIndex, message }) => `Item ${itemIndex}: ${message}`);
-		const more = this.problems.length > 20 ? ` (and ${this.problems.length - 20} more)` : '';
-		return nodeError(this.context, `${this.problems.length} items have a problem`, {
-			description: `${shown.join(' ')}${more} ${nothingElse}`,
-			itemIndex: first.itemIndex,
+		return problemsError(this.context, this.problems, {
+			several: 'items have a problem',
+			alone: nothingElse,
+			after: nothingElse,
 		});
 	}
 
@@ -98,13 +87,4 @@ export class Placement {
 function toolText(value: IDataObject): string {
 	const handedOut = ['replay', 'stored', 'superseded', 'approved'].includes(String(value.status));
 	return `${String(value.message)}${handedOut && value.value !== undefined ? ` Decision: ${JSON.stringify(value.value)}` : ''}`;
-}
-
-/** n8n's own words for an expression that fails do not say which one. */
-export function messageOf(error: unknown): string {
-	const message = error instanceof Error ? error.message : String(error);
-	const { context } = error as { context?: { parameter?: unknown } };
-	return typeof context?.parameter === 'string'
-		? `The expression of the parameter "${context.parameter}" fails for this item: ${message}`
-		: message;
 }

@@ -21,7 +21,8 @@ import { checkedNumber } from '../execution/number';
 import { decisionFieldOf } from './answer';
 import { DecisionSearch, type FoundDecision } from './find-decision';
 import { STORE } from './outputs';
-import { messageOf, type Placement } from './placement';
+import { parameterProblem } from '../execution/problems';
+import type { Placement } from './placement';
 import { fieldOf, readNeedsApproval } from './read';
 
 const FORMS: AnswerForm[] = ['object', 'json', 'text'];
@@ -48,7 +49,7 @@ export async function store(
 	} catch (error) {
 		items.forEach((_, itemIndex) => {
 			const field = fieldOf(parameters, itemIndex);
-			placement.problem({ itemIndex, field, message: messageOf(error), status: 'error' });
+			placement.problem({ itemIndex, field, message: parameterProblem(error), status: 'error' });
 		});
 		return;
 	}
@@ -70,7 +71,7 @@ export async function store(
 			if ('problem' in searched) throw new Error(searched.problem);
 			found.push({ itemIndex, field, found: searched });
 		} catch (error) {
-			placement.problem({ itemIndex, field, message: messageOf(error), status: 'refused' });
+			placement.problem({ itemIndex, field, message: parameterProblem(error), status: 'refused' });
 		}
 	}
 
@@ -92,7 +93,7 @@ export async function store(
 		await send(ledger, offers, caller, placement);
 	} catch (error) {
 		for (const { itemIndex, field } of offers) {
-			placement.problem({ itemIndex, field, message: messageOf(error), status: 'error' });
+			placement.problem({ itemIndex, field, message: parameterProblem(error), status: 'error' });
 		}
 	}
 }
@@ -174,7 +175,7 @@ function readOffer(
 			},
 		};
 	} catch (error) {
-		return freed(found, 'null', messageOf(error));
+		return freed(found, 'null', parameterProblem(error));
 	}
 }
 

@@ -20,6 +20,7 @@ import {
 	stopOnThrow,
 	stoppingError,
 } from '../execution/failing-closed';
+import { problemsError } from '../execution/problems';
 import { withField, withInputError } from '../execution/work-field';
 import { OUTPUT, OUTPUT_NAMES, gateField, hintsOf, toolText } from './answer';
 import { properties } from './properties';
@@ -107,7 +108,12 @@ async function checkItems(this: IExecuteFunctions): Promise<INodeExecutionData[]
 				? [{ itemIndex: asked[i].itemIndex, message }]
 				: [],
 		);
-		if (problems.length > 0) throw problemError(this, problems);
+		if (problems.length > 0) {
+			throw problemsError(this, problems, {
+				several: 'items cannot be checked; none passed',
+				alone: 'No item has passed.',
+			});
+		}
 	}
 	const outputs = place(
 		this,
@@ -164,25 +170,4 @@ function failureOf(error: unknown): Failure {
 		description:
 			`${cure ?? ''} No item has passed: every check is written to the decision log, and that was not possible.`.trim(),
 	};
-}
-
-function problemError(
-	context: IExecuteFunctions,
-	problems: Array<{ itemIndex: number; message: string }>,
-): NodeOperationError {
-	const [first] = problems;
-	const shown = problems
-		.slice(0, 20)
-		.map(({ itemIndex, message }) => `Item ${itemIndex}: ${message}`);
-	const more = problems.length > 20 ? ` (and ${problems.length - 20} more)` : '';
-	return nodeError(
-		context,
-		problems.length === 1
-			? first.message
-			: `${problems.length} items cannot be checked; none passed`,
-		{
-			description: problems.length === 1 ? 'No item has passed.' : `${shown.join(' ')}${more}`,
-			itemIndex: first.itemIndex,
-		},
-	);
 }

@@ -20,6 +20,7 @@ import {
 	stoppingError,
 	type OnError,
 } from '../execution/failing-closed';
+import { problemsError } from '../execution/problems';
 import { freeFieldName, withField, withInputError } from '../execution/work-field';
 import { OUTPUT, OUTPUT_NAMES, outputOf, workFieldOf } from './answer';
 import { properties } from './properties';
@@ -72,7 +73,10 @@ async function claimItems(this: IExecuteFunctions): Promise<INodeExecutionData[]
 
 	const request = readRequest(this, items);
 	if (request.refused.length > 0 && onError === 'stop' && !isTool(this)) {
-		throw refusedItems(this, request.refused);
+		throw problemsError(this, request.refused, {
+			several: 'items cannot be claimed; nothing was',
+			alone: 'Nothing was claimed.',
+		});
 	}
 	for (const refused of request.refused) outputs.refuse(refused);
 
@@ -259,21 +263,4 @@ function duplicatesFailure(duplicates: IDataObject[]): { message: string; descri
 		message: `${duplicates.length} of these items ${duplicates.length === 1 ? 'is a duplicate' : 'are duplicates'} of work that was done before`,
 		description: `${listed.join(' ')}${duplicates.length > 10 ? ' …' : ''} Claims of the same batch were undone. To let duplicates pass with their original result, set "A Duplicate Gets" to "The Original Result".`,
 	};
-}
-
-function refusedItems(context: IExecuteFunctions, refused: Refused[]): NodeOperationError {
-	const shown = refused
-		.slice(0, 20)
-		.map(({ itemIndex, message }) => `Item ${itemIndex}: ${message}`);
-	const more = refused.length > 20 ? ` (and ${refused.length - 20} more)` : '';
-	return nodeError(
-		context,
-		refused.length === 1
-			? refused[0].message
-			: `${refused.length} items cannot be claimed; nothing was`,
-		{
-			description: refused.length === 1 ? 'Nothing was claimed.' : `${shown.join(' ')}${more}`,
-			itemIndex: refused[0].itemIndex,
-		},
-	);
 }

@@ -24,6 +24,7 @@ import { callerOf } from '../execution/caller';
 import { appliedDecision } from '../execution/decision-field';
 import { checkedNumber, type NumberRange } from '../execution/number';
 import { Parameters } from '../execution/parameters';
+import { parameterProblem } from '../execution/problems';
 import {
 	answerStatus,
 	asWorkField,
@@ -211,7 +212,7 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 				isOwn,
 			});
 		} catch (error) {
-			refused.push({ itemIndex, field, message: messageOf(error), code: codeOf(error) });
+			refused.push({ itemIndex, field, message: parameterProblem(error), code: codeOf(error) });
 		}
 	});
 
@@ -540,7 +541,7 @@ function readWindowKind(parameters: Parameters, itemIndex: number, apart: boolea
 	try {
 		return identifyByKey({ kind }, [{ name: 'windowKind', value: 'any' }]).kind;
 	} catch (error) {
-		problem = messageOf(error);
+		problem = parameterProblem(error);
 	}
 	throw new Refusal(
 		'bad_parameter',
@@ -553,18 +554,9 @@ function inRange(given: unknown, range: NumberRange): number {
 	try {
 		return checkedNumber(given, range);
 	} catch (error) {
-		problem = messageOf(error);
+		problem = parameterProblem(error);
 	}
 	throw new Refusal('bad_parameter', problem);
-}
-
-/** n8n's own words for an expression that fails ("Invalid expression") do not say which one. */
-function messageOf(error: unknown): string {
-	const message = error instanceof Error ? error.message : String(error);
-	const { context } = error as { context?: { parameter?: unknown } };
-	return typeof context?.parameter === 'string'
-		? `The expression of the parameter "${context.parameter}" fails for this item: ${message}`
-		: message;
 }
 
 function codeOf(error: unknown): string {

@@ -13,12 +13,12 @@ import { callerOf } from '../execution/caller';
 import { ledgerOf, testLedger } from '../execution/credential';
 import {
 	errorOutputItem,
-	nodeError,
 	onErrorOf,
 	refuseEmptyFirstOutput,
 	type OnError,
 } from '../execution/failing-closed';
 import { Parameters } from '../execution/parameters';
+import { messageOf, problemsError, type ItemProblem } from '../execution/problems';
 import {
 	answerStatus,
 	asWorkField,
@@ -236,28 +236,17 @@ function byItem(
 
 function problemError(
 	context: IExecuteFunctions,
-	problems: Array<{ itemIndex: number; message: string }>,
+	problems: ItemProblem[],
 	total: number,
 ): NodeOperationError {
-	const [first] = problems;
 	const others = total - problems.length;
 	const rest =
-		others > 0 ? ` The other ${others} ${others === 1 ? 'item was' : 'items were'} settled.` : '';
-	if (problems.length === 1) {
-		return nodeError(context, first.message, {
-			description: rest.trim() || undefined,
-			itemIndex: first.itemIndex,
-		});
-	}
-	const shown = problems
-		.slice(0, 20)
-		.map(({ itemIndex, message }) => `Item ${itemIndex}: ${message}`);
-	return nodeError(context, `${problems.length} items could not be settled`, {
-		description: `${shown.join(' ')}${problems.length > 20 ? ` (and ${problems.length - 20} more)` : ''}${rest}`,
-		itemIndex: first.itemIndex,
+		others > 0
+			? `The other ${others} ${others === 1 ? 'item was' : 'items were'} settled.`
+			: undefined;
+	return problemsError(context, problems, {
+		several: 'items could not be settled',
+		alone: rest,
+		after: rest,
 	});
-}
-
-function messageOf(error: unknown): string {
-	return error instanceof Error ? error.message : String(error);
 }

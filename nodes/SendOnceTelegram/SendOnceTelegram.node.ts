@@ -21,6 +21,7 @@ import {
 	type OnError,
 } from '../execution/failing-closed';
 import { Parameters } from '../execution/parameters';
+import { messageOf, problemsError, type ItemProblem } from '../execution/problems';
 import { fieldNameProblem, withField, withInputError } from '../execution/work-field';
 import { OUTPUT, OUTPUT_NAMES, messageField, outputOf } from './answer';
 import { DEFAULT_MESSAGE_FIELD, properties } from './properties';
@@ -72,7 +73,7 @@ async function sendItems(this: IExecuteFunctions): Promise<INodeExecutionData[][
 	const parameters = new Parameters(this);
 
 	const wanted: Outgoing[] = [];
-	const refused: Array<{ itemIndex: number; message: string }> = [];
+	const refused: ItemProblem[] = [];
 	for (const [itemIndex, item] of items.entries()) {
 		try {
 			wanted.push(await readOutgoing(this, parameters, item, itemIndex));
@@ -80,7 +81,12 @@ async function sendItems(this: IExecuteFunctions): Promise<INodeExecutionData[][
 			refused.push({ itemIndex, message: messageOf(error) });
 		}
 	}
-	if (refused.length > 0 && onError === 'stop') throw refusedItems(this, refused);
+	if (refused.length > 0 && onError === 'stop') {
+		throw problemsError(this, refused, {
+			several: 'items cannot be sent; nothing was',
+			alone: 'Nothing was sent.',
+		});
+	}
 	for (const { itemIndex, message } of refused) {
 		outputs.fail(itemIndex, fieldOf(parameters, itemIndex), { status: 'refused', message });
 	}
@@ -219,26 +225,3 @@ function fieldOf(parameters: Parameters, itemIndex: number): string {
 		return DEFAULT_MESSAGE_FIELD;
 	}
 }
-
-function refusedItems(
-	context: IExecuteFunctions,
-	refused: Array<{ itemIndex: number; message: string }>,
-): NodeOperationError {
-	const [first] = refused;
-	if (refused.length === 1) {
-		return nodeError(context, first.message, {
-			description: 'Nothing was sent.',
-			itemIndex: first.itemIndex,
-		});
-	}
-	const shown = refused
-		.slice(0, 20)
-		.map(({ itemIndex, message }) => `Item ${itemIndex}: ${message}`);
-	const more = refused.length > 20 ? ` (and ${refused.length - 20} more)` : '';
-	return nodeError(context, `${refused.length} items cannot be sent; nothing was`, {
-		description: `${shown.join(' ')}${more}`,
-		itemIndex: first.itemIndex,
-	});
-}
-
-const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));

@@ -5,6 +5,7 @@ import {
 	type Messages,
 	type ReservePolicy,
 } from '../../ledger';
+import { messageOf } from '../execution/problems';
 import type { Outgoing, Pace } from './request';
 import type { Outcome, TelegramApi } from './telegram-api';
 
@@ -600,5 +601,3 @@ async function sleep(ms: number, signal: AbortSignal | undefined): Promise<void>
 		if (signal?.aborted === true) done();
 	});
 }
-
-const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));

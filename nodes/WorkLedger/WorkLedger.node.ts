@@ -12,6 +12,7 @@ import { callerOf } from '../execution/caller';
 import { ledgerOf, testLedger } from '../execution/credential';
 import { errorOutputItem, isTool, nodeError, onErrorOf } from '../execution/failing-closed';
 import { Parameters } from '../execution/parameters';
+import { messageOf } from '../execution/problems';
 import { ALL_ITEMS, earlierTries } from './earlier-tries';
 import type { AllItemsOperation, Call, Leaving, LedgerOperation, Problem } from './operation';
 import { chosenOperation, operationFields, operationProperties } from './operations';
@@ -147,5 +148,3 @@ function leavingItem(
 function forAgent(json: IDataObject): IDataObject {
 	return { response: String(json.summary ?? json.message ?? JSON.stringify(json)), ...json };
 }
-
-const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));

@@ -2,6 +2,7 @@ import type { ITriggerFunctions } from 'n8n-workflow';
 
 import type { HandOut, Ledger, MessageHandOut } from '../../ledger';
 import { ledgerOf } from '../execution/credential';
+import { messageOf } from '../execution/problems';
 import { deadLetterItem, messageLetterItem, retryItem } from './item';
 import type { Loop } from './loop';
 import { MAX_OPEN, OpenExecutions } from './open-executions';
@@ -218,8 +219,4 @@ export class Rounds {
 			nodeName: this.settings.caller.node,
 		});
 	}
-}
-
-function messageOf(error: unknown): string {
-	return error instanceof Error ? error.message : String(error);
 }
