@@ -23,20 +23,7 @@ begin
 		raise exception 'states must be of open, deciding, stored, proposed, approved and rejected, not %', p_filter -> 'states'
 			using errcode = '22023';
 	end if;
-	if p_cursor is not null then
-		-- checked before the cast: "now" and "tomorrow" are times too
-		begin
-			if p_cursor ~ '^\d{4,6}-\d\d-\d\dT[\d:.]+Z [0-9a-f]{64}$' then
-				v_at := split_part(p_cursor, ' ', 1)::timestamptz;
-				v_key := split_part(p_cursor, ' ', 2);
-			end if;
-		exception when others then
-			v_key := null;
-		end;
-		if v_key is null or v_at is null then
-			raise exception 'the cursor is not one that list gave' using errcode = '22023', hint = 'Begin without a cursor.';
-		end if;
-	end if;
+	select c.at, c.id into v_at, v_key from read_page_cursor(p_cursor) c;
 	with page as materialized (
 		select d as decision, d.updated_at, d.decision_key
 		from llm_decisions d
@@ -48,8 +35,7 @@ begin
 		limit v_limit
 	)
 	select json_agg(decision_report(p.decision, false) order by p.updated_at desc, p.decision_key desc), count(*),
-		(array_agg(to_char(p.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') || ' ' || p.decision_key
-			order by p.updated_at, p.decision_key))[1]
+		(array_agg(page_cursor(p.updated_at, p.decision_key) order by p.updated_at, p.decision_key))[1]
 	into v_decisions, v_count, v_next
 	from page p;
 	return json_build_object('decisions', coalesce(v_decisions, '[]'), 'cursor', case when v_count = v_limit then v_next end);

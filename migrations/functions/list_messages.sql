@@ -23,19 +23,7 @@ begin
 		raise exception 'states must be of reserved, sending, sent, not_sent, refused and unknown, not %', p_filter -> 'states'
 			using errcode = '22023';
 	end if;
-	if p_cursor is not null then
-		begin
-			if p_cursor ~ '^\d{4,6}-\d\d-\d\dT[\d:.]+Z [0-9a-f]{64}$' then
-				v_at := split_part(p_cursor, ' ', 1)::timestamptz;
-				v_ref := split_part(p_cursor, ' ', 2);
-			end if;
-		exception when others then
-			v_ref := null;
-		end;
-		if v_ref is null or v_at is null then
-			raise exception 'the cursor is not one that list gave' using errcode = '22023', hint = 'Begin without a cursor.';
-		end if;
-	end if;
+	select c.at, c.id into v_at, v_ref from read_page_cursor(p_cursor) c;
 	-- a group is found by its old id, too
 	v_chats := array(
 		select p_filter ->> 'chat'
@@ -54,8 +42,7 @@ begin
 		limit v_limit
 	)
 	select json_agg(message_report(p.message) order by p.updated_at desc, p.message_ref desc), count(*),
-		(array_agg(to_char(p.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') || ' ' || p.message_ref
-			order by p.updated_at, p.message_ref))[1]
+		(array_agg(page_cursor(p.updated_at, p.message_ref) order by p.updated_at, p.message_ref))[1]
 	into v_messages, v_count, v_next
 	from page p;
 	return json_build_object('messages', coalesce(v_messages, '[]'), 'cursor', case when v_count = v_limit then v_next end);

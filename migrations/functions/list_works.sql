@@ -26,20 +26,7 @@ begin
 	if not ((p_filter ->> 'olderThan')::double precision between 0 and 3.2e9) then
 		raise exception 'olderThan must be from 0 to 3.2e9 seconds, not %', p_filter ->> 'olderThan' using errcode = '22023';
 	end if;
-	if p_cursor is not null then
-		-- checked before the cast: "now" and "tomorrow" are times too
-		begin
-			if p_cursor ~ '^\d{4,6}-\d\d-\d\dT[\d:.]+Z [0-9a-f]{64}$' then
-				v_at := split_part(p_cursor, ' ', 1)::timestamptz;
-				v_id := split_part(p_cursor, ' ', 2);
-			end if;
-		exception when others then
-			v_id := null;
-		end;
-		if v_id is null or v_at is null then
-			raise exception 'the cursor is not one that list gave' using errcode = '22023', hint = 'Begin without a cursor.';
-		end if;
-	end if;
+	select c.at, c.id into v_at, v_id from read_page_cursor(p_cursor) c;
 	with page as materialized (
 		select w as work, w.updated_at, w.work_id
 		from work_log w
@@ -55,8 +42,7 @@ begin
 		limit v_limit
 	)
 	select json_agg(work_report(p.work) order by p.updated_at desc, p.work_id desc), count(*),
-		(array_agg(to_char(p.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') || ' ' || p.work_id
-			order by p.updated_at, p.work_id))[1]
+		(array_agg(page_cursor(p.updated_at, p.work_id) order by p.updated_at, p.work_id))[1]
 	into v_works, v_count, v_next
 	from page p;
 	return json_build_object('works', coalesce(v_works, '[]'), 'cursor', case when v_count = v_limit then v_next end);
