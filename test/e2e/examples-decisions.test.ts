@@ -290,14 +290,15 @@ describe('approve-agent-actions.json', () => {
 		await whileLocked(
 			`select 1 from ${LEDGER_SCHEMA}.llm_decisions where decision_key = $1 for update`,
 			[key],
-			async (lock) => {
+			async () => {
 				answers.push(...presses.map(async (press) => await press()));
+				// by another connection: one transaction sees the backends there were when it first looked
 				await until('all have come to the proposal', async () => {
-					const { rowCount } = await lock.query(
+					const waiting = await queryLedger(
 						`select 1 from pg_stat_activity
 						where datname = current_database() and wait_event_type = 'Lock'`,
 					);
-					return rowCount === presses.length;
+					return waiting.length >= presses.length;
 				});
 			},
 		);
