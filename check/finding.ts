@@ -6,17 +6,21 @@ export const SEVERITIES = ['note', 'warning', 'error'] as const;
 
 export type Severity = (typeof SEVERITIES)[number];
 
-/** What a rule has found, before anybody switched it off. */
-export interface Found {
-	/** Null where it concerns the whole workflow. */
-	node: WorkflowNode | null;
-	severity: Severity;
+/** What a finding says. */
+export interface Words {
 	/** What stands there, a sentence. */
 	message: string;
 	/** What happens when this fires twice, a sentence. */
 	twice: string;
 	/** What to do about it, with the nodes of this package. */
 	fix: string;
+}
+
+/** What a rule has found, before anybody switched it off. */
+export interface Found extends Words {
+	/** Null where it concerns the whole workflow. */
+	node: WorkflowNode | null;
+	severity: Severity;
 }
 
 export interface Rule {

@@ -3,7 +3,7 @@
  * but for `workflow-files` and `command`: nothing is executed, evaluated or sent.
  */
 export type { Answer } from './questions';
-export type { Finding, Severity } from './finding';
+export type { Finding, Severity, Words } from './finding';
 export { SEVERITIES, isAtLeast } from './finding';
 export { readWorkflowText, readWorkflowValue, type ReadWorkflows } from './read-workflows';
 export {
@@ -14,6 +14,10 @@ export {
 	type WorkflowReport,
 } from './report';
 export { RULES } from './rules';
+export { claimLeftOpen, NEVER_COMPLETED } from './rules/claim-left-open';
+export { DEFAULT_LEASE_SECONDS, outlasted, waitOutlastsLease } from './rules/wait-outlasts-lease';
+export { ownName, settlesClaim } from './knowledge/own-nodes';
+export { waitOf } from './knowledge/waits';
 export { GivenWorkflows } from './sub-workflows';
 export type { SwitchedOff } from './switched-off';
 export type { Workflow } from './workflow';

@@ -17,6 +17,9 @@ export interface WorkflowNode {
 	alwaysOutputData: boolean;
 }
 
+/** What a node says by itself, wherever it stands. */
+export type NodeSettings = Pick<WorkflowNode, 'type' | 'typeVersion' | 'parameters' | 'disabled'>;
+
 export interface Connection {
 	/** "main", or how a sub-node serves its root: "ai_tool", "ai_languageModel", … */
 	kind: string;

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 
-import { textOf, type WorkflowNode } from '../workflow';
+import { textOf, type NodeSettings } from '../workflow';
 import { plainType } from './node-type';
 
 interface Described {
@@ -31,7 +31,7 @@ export function knownOperations(): ReadonlyMap<string, readonly Described[]> {
 }
 
 /** Resource and operation, with the defaults of its version where the export leaves them out; "" where there is none. */
-export function chosenOperation({ type, typeVersion, parameters }: WorkflowNode): Chosen {
+export function chosenOperation({ type, typeVersion, parameters }: NodeSettings): Chosen {
 	const versions = knownOperations().get(plainType(type)) ?? knownOperations().get(type) ?? [];
 	const described =
 		versions.find((each) => each.versions.includes(typeVersion)) ??

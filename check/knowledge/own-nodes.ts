@@ -1,4 +1,4 @@
-import { textOf, type WorkflowNode } from '../workflow';
+import { textOf, type NodeSettings, type WorkflowNode } from '../workflow';
 
 /** The nodes of this package, also where a custom-extension folder gave them n8n's own prefix. */
 const OWN = /^(?:n8n-nodes-idempotency|CUSTOM)\.(\w+?)(Tool)?$/;
@@ -29,7 +29,7 @@ export const isShadowClaim = ({ type, parameters }: WorkflowNode): boolean =>
 	ownName(type) === 'claimWork' && parameters.mode === 'shadow';
 
 /** The operation of a node of this package, its default where the export leaves it out. */
-export function ownOperation({ type, parameters }: WorkflowNode): string {
+export function ownOperation({ type, parameters }: NodeSettings): string {
 	const defaults: Partial<Record<OwnName, string>> = {
 		completeWork: 'complete',
 		cacheLlmDecision: 'lookUp',
@@ -39,7 +39,7 @@ export function ownOperation({ type, parameters }: WorkflowNode): string {
 }
 
 /** Whether the node ends a claim: Complete, Fail or Release. */
-export function settlesClaim(node: WorkflowNode): boolean {
+export function settlesClaim(node: NodeSettings): boolean {
 	return (
 		ownName(node.type) === 'completeWork' &&
 		!node.disabled &&

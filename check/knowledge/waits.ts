@@ -1,4 +1,4 @@
-import { isRecord, textOf, type WorkflowNode } from '../workflow';
+import { isRecord, textOf, type NodeSettings } from '../workflow';
 import { chosenOperation } from './operations';
 import { shortOf } from './node-type';
 
@@ -17,7 +17,7 @@ export interface Wait {
 }
 
 /** How a node waits; null for one that does not. */
-export function waitOf(node: WorkflowNode): Wait | null {
+export function waitOf(node: NodeSettings): Wait | null {
 	const { parameters } = node;
 	if (node.disabled) return null;
 	if (shortOf(node.type) === 'wait') {

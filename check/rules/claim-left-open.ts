@@ -1,5 +1,5 @@
 import type { Analysis } from '../analysis';
-import type { Rule } from '../finding';
+import type { Rule, Words } from '../finding';
 import { plainType, shortOf } from '../knowledge/node-type';
 import { isClaim, ownName, settlesClaim } from '../knowledge/own-nodes';
 import { isRecord, textOf, type Connection, type WorkflowNode } from '../workflow';
@@ -7,6 +7,14 @@ import { isRecord, textOf, type Connection, type WorkflowNode } from '../workflo
 const MAX_CLAIMS = 3;
 /** How far the place where a way ends is looked for. */
 const MAX_LOOKED_AT = 500;
+
+/** What is said of a claim that no node settles. */
+export const NEVER_COMPLETED: Words = {
+	message: 'Nothing behind it completes the claim.',
+	twice:
+		'Until the lease ends, repetitions are told that it runs; from then on they run it again, and in the end it is a dead letter although it was done.',
+	fix: 'Let every way behind Claimed end in Complete Work: Complete where it was done or deliberately skipped, Fail where it failed, Release where nothing was done.',
+};
 
 /** A claim that nothing completes, or that some way leaves open. */
 export const claimLeftOpen: Rule = {
@@ -22,20 +30,20 @@ export const claimLeftOpen: Rule = {
 			const claimed = graph.next[claim.index].filter(({ output }) => output === 0);
 			if (claimed.some(({ to }) => settled.has(codeOf(to, 1)))) continue;
 			const ends = claimed.some(({ to }) => settling.has(to));
-			const fix =
-				'Let every way behind Claimed end in Complete Work: Complete where it was done or deliberately skipped, Fail where it failed, Release where nothing was done.';
 			if (!ends) {
 				const bySubWorkflow = analysis.isSubWorkflow && claimed.length > 0;
 				yield {
 					node: claim,
 					severity: bySubWorkflow ? 'warning' : 'error',
-					message:
-						claimed.length === 0
-							? 'Its output Claimed leads nowhere, so the claim is never completed.'
-							: `Nothing behind it completes the claim${bySubWorkflow ? ', unless the calling workflow does' : ''}.`,
-					twice:
-						'Until the lease ends, repetitions are told that it runs; from then on they run it again, and in the end it is a dead letter although it was done.',
-					fix,
+					...NEVER_COMPLETED,
+					...(claimed.length === 0
+						? { message: 'Its output Claimed leads nowhere, so the claim is never completed.' }
+						: {}),
+					...(bySubWorkflow
+						? {
+								message: 'Nothing behind it completes the claim, unless the calling workflow does.',
+							}
+						: {}),
 				};
 				continue;
 			}
@@ -45,7 +53,7 @@ export const claimLeftOpen: Rule = {
 				message: `Some ways behind it do not complete the claim${whereItEnds(analysis, claimed, settled)}.`,
 				twice:
 					'Items on that way stay claimed until the lease ends and are then worked on again, whatever was decided about them.',
-				fix,
+				fix: NEVER_COMPLETED.fix,
 			};
 		}
 	},

@@ -1,10 +1,10 @@
 import type { Analysis } from '../analysis';
-import type { Rule } from '../finding';
+import type { Rule, Words } from '../finding';
 import { ownName, ownOperation, settlesClaim } from '../knowledge/own-nodes';
 import { spanText, waitOf } from '../knowledge/waits';
 import { isRecord, type WorkflowNode } from '../workflow';
 
-const DEFAULT_LEASE_SECONDS = 3600;
+export const DEFAULT_LEASE_SECONDS = 3600;
 
 /** A wait between claim and completion that is longer than the lease. */
 export const waitOutlastsLease: Rule = {
@@ -26,18 +26,21 @@ export const waitOutlastsLease: Rule = {
 				const lease = leases.get(at);
 				if (lease === undefined || seconds < lease) continue;
 				const wait = analysis.workflow.nodes[at];
-				yield {
-					node: wait,
-					severity: 'warning',
-					message: `It waits ${seconds === Infinity ? '' : 'for '}${spanText(seconds)}, and the lease of "${claim.name}" ends after ${spanText(lease)}.`,
-					twice:
-						'While this run waits, the next delivery takes the work over as a lost run; when the wait ends, both go on.',
-					fix: 'Complete the claim before the wait and claim the rest of the work behind it; or raise the lease of Claim Work, or put Complete Work (Extend Lease) before the wait.',
-				};
+				yield { node: wait, severity: 'warning', ...outlasted(seconds, lease, claim.name) };
 			}
 		}
 	},
 };
+
+/** What is said of a wait; `Infinity` for one without limit. */
+export function outlasted(waitSeconds: number, leaseSeconds: number, claimName: string): Words {
+	return {
+		message: `It waits ${waitSeconds === Infinity ? '' : 'for '}${spanText(waitSeconds)}, and the lease of "${claimName}" ends after ${spanText(leaseSeconds)}.`,
+		twice:
+			'While this run waits, the next delivery takes the work over as a lost run; when the wait ends, both go on.',
+		fix: 'Complete the claim before the wait and claim the rest of the work behind it; or raise the lease of Claim Work, or put Complete Work (Extend Lease) before the wait.',
+	};
+}
 
 /** For each node that is reached with the claim held: the shortest lease in seconds that may be in force there. */
 function shortestLeases(analysis: Analysis, claim: WorkflowNode): Map<number, number> {

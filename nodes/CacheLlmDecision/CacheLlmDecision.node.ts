@@ -16,6 +16,7 @@ import {
 } from '../execution/failing-closed';
 import { Parameters } from '../execution/parameters';
 import { administer } from './administration';
+import { hints } from './hints';
 import { judge } from './judge';
 import { lookUp } from './look-up';
 import { outputNamesOf, OUTPUTS_EXPRESSION, type Operation } from './outputs';
@@ -37,6 +38,7 @@ export class CacheLlmDecision implements INodeType {
 		defaults: { name: 'Cache LLM Decision' },
 		inputs: [NodeConnectionTypes.Main],
 		outputs: OUTPUTS_EXPRESSION,
+		hints,
 		usableAsTool: true,
 		credentials: [{ name: 'idempotencyLedgerApi', required: true, testedBy: 'testLedger' }],
 		properties,

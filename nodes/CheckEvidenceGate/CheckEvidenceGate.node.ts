@@ -22,7 +22,9 @@ import {
 } from '../execution/failing-closed';
 import { problemsError } from '../execution/problems';
 import { withField, withInputError } from '../execution/work-field';
+import { warning } from '../execution/workflow-hints';
 import { OUTPUT, OUTPUT_NAMES, gateField, hintsOf, toolText } from './answer';
+import { hints } from './hints';
 import { properties } from './properties';
 import { readRequests, type GateItem } from './request';
 
@@ -41,6 +43,7 @@ export class CheckEvidenceGate implements INodeType {
 		inputs: [NodeConnectionTypes.Main],
 		outputs: [NodeConnectionTypes.Main, NodeConnectionTypes.Main],
 		outputNames: OUTPUT_NAMES,
+		hints,
 		usableAsTool: true,
 		credentials: [{ name: 'idempotencyLedgerApi', required: true, testedBy: 'testLedger' }],
 		properties,
@@ -124,10 +127,8 @@ async function checkItems(this: IExecuteFunctions): Promise<INodeExecutionData[]
 			field: gateField(answers[i], gate),
 		})),
 	);
-	const hints = hintsOf(answers, gates);
-	if (hints !== null) {
-		this.addExecutionHints({ message: hints, type: 'warning', location: 'outputPane' });
-	}
+	const warnings = hintsOf(answers, gates);
+	if (warnings !== null) this.addExecutionHints(warning(warnings));
 	const empty = isTool(this)
 		? null
 		: refuseEmptyFirstOutput(this, outputs, OUTPUT_NAMES[OUTPUT.passed]);

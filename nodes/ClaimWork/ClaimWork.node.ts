@@ -6,6 +6,7 @@ import {
 	type INodeExecutionData,
 	type INodeType,
 	type INodeTypeDescription,
+	type NodeExecutionHint,
 } from 'n8n-workflow';
 
 import type { ClaimAnswer, Ledger } from '../../ledger';
@@ -22,7 +23,9 @@ import {
 } from '../execution/failing-closed';
 import { problemsError } from '../execution/problems';
 import { freeFieldName, withField, withInputError } from '../execution/work-field';
+import { hintForWaitingCaller, hintsBehindClaim, warning } from '../execution/workflow-hints';
 import { OUTPUT, OUTPUT_NAMES, outputOf, workFieldOf } from './answer';
+import { hints } from './hints';
 import { properties } from './properties';
 import { readRequest, type Claim, type ClaimGroup, type Refused, type Request } from './request';
 import { passInShadow } from './shadow';
@@ -47,6 +50,7 @@ export class ClaimWork implements INodeType {
 			NodeConnectionTypes.Main,
 		],
 		outputNames: OUTPUT_NAMES,
+		hints,
 		usableAsTool: true,
 		credentials: [{ name: 'idempotencyLedgerApi', required: true, testedBy: 'testLedger' }],
 		properties,
@@ -136,11 +140,44 @@ async function claimItems(this: IExecuteFunctions): Promise<INodeExecutionData[]
 	}
 
 	const built = outputs.build();
+	if (!isTool(this)) this.addExecutionHints(...hintsOf(this, request, answered, built));
 	const empty = isTool(this)
 		? null
 		: refuseEmptyFirstOutput(this, built, OUTPUT_NAMES[OUTPUT.claimed]);
 	if (empty !== null) throw empty;
 	return built;
+}
+
+/** What the workflow around this node will do to these claims, or to whoever waits for an answer. */
+function hintsOf(
+	context: IExecuteFunctions,
+	{ groups, response }: Request,
+	answered: Array<{ answer: ClaimAnswer }>,
+	outputs: INodeExecutionData[][],
+): NodeExecutionHint[] {
+	const hints: NodeExecutionHint[] = [];
+	if (answered.some(({ answer }) => answer.status === 'claimed')) {
+		const leases = groups.map(({ policy }) => policy.leaseSeconds);
+		hints.push(
+			...hintsBehindClaim(
+				context,
+				leases.reduce((a, b) => Math.min(a, b)),
+			),
+		);
+	}
+	if (
+		response === 'nothing' &&
+		answered.length > 0 &&
+		outputs.every(({ length }) => length === 0)
+	) {
+		const waiting = hintForWaitingCaller(
+			context,
+			'Every item was a duplicate and was dropped',
+			'To answer such callers, set "A Duplicate Gets" to "The Original Result" and connect the output Duplicate.',
+		);
+		if (waiting !== null) hints.push(waiting);
+	}
+	return hints;
 }
 
 /** Collects items per output, in the order of the input. */
@@ -190,11 +227,7 @@ class Outputs {
 			if (placed !== undefined) built[placed.output].push(placed.item);
 		}
 		if (this.hints.size > 0) {
-			this.context.addExecutionHints({
-				message: [...this.hints].join('. '),
-				type: 'warning',
-				location: 'outputPane',
-			});
+			this.context.addExecutionHints(warning([...this.hints].join('. ')));
 		}
 		return built;
 	}

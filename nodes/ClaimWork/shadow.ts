@@ -4,6 +4,7 @@ import type { ClaimAnswer } from '../../ledger';
 import { ledgerOf } from '../execution/credential';
 import { isTool } from '../execution/failing-closed';
 import { DEFAULT_FIELD, freeFieldName, withField } from '../execution/work-field';
+import { warning } from '../execution/workflow-hints';
 import { OUTPUT, OUTPUT_NAMES, outputOf, workFieldOf } from './answer';
 import { readRequest, type Claim, type ClaimGroup, type Refused } from './request';
 
@@ -32,11 +33,11 @@ export async function passInShadow(context: IExecuteFunctions): Promise<INodeExe
 			: withField(items[itemIndex], itemIndex, name, field);
 	}
 	const others = shadows.filter(({ field }) => field.wouldHave !== 'claimed').length;
-	context.addExecutionHints({
-		message: `Shadow mode: nothing is guarded. ${others} of ${items.length} items would not have left by ${OUTPUT_NAMES[OUTPUT.claimed]}, and passed all the same`,
-		type: 'warning',
-		location: 'outputPane',
-	});
+	context.addExecutionHints(
+		warning(
+			`Shadow mode: nothing is guarded. ${others} of ${items.length} items would not have left by ${OUTPUT_NAMES[OUTPUT.claimed]}, and passed all the same`,
+		),
+	);
 	return OUTPUT_NAMES.map((_, output) => (output === OUTPUT.claimed ? claimed : []));
 }
 

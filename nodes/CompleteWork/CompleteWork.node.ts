@@ -29,6 +29,7 @@ import {
 	openClaimsIn,
 	withField,
 } from '../execution/work-field';
+import { warning } from '../execution/workflow-hints';
 import { failByExecution } from './fail-by-execution';
 import { ClaimSearch } from './find-claim';
 import { OUTPUT, OUTPUT_NAMES, isAccepted, settledField } from './answer';
@@ -71,6 +72,13 @@ export class CompleteWork implements INodeType {
 		// what could be settled is settled: an effect that landed must be on record even if another item has a problem
 		if (placement.problems.length > 0 && onErrorOf(this) === 'stop') {
 			throw problemError(this, placement.problems, items.length);
+		}
+		if (placement.problems.length > 0) {
+			const [{ message }] = placement.problems;
+			const { length } = placement.problems;
+			this.addExecutionHints(
+				warning(`${length} ${length === 1 ? 'item was' : 'items were'} not settled. ${message}`),
+			);
 		}
 		const outputs = placement.outputs();
 		const empty = refuseEmptyFirstOutput(this, outputs, OUTPUT_NAMES[OUTPUT.completed]);

@@ -108,7 +108,9 @@ export class ClaimSearch {
 			};
 		return {
 			problem:
-				'No claim was found for this item: it passed no Claim Work, or a step between lost the connection of items. Keep the field of Claim Work on the item, or set Work ID and Claim Token in the options.',
+				this.claimNodesBefore().length === 0
+					? 'No claim was found for this item: there is no Claim Work before this node. Put one directly before the step that has the effect; in a sub-workflow pass its field on to it, or set Work ID and Claim Token in the options.'
+					: 'No claim was found for this item: it passed no Claim Work, or a step between lost the connection of items. Keep the field of Claim Work on the item, or set Work ID and Claim Token in the options.',
 		};
 	}
 

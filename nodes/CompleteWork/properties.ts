@@ -139,6 +139,14 @@ export const properties: INodeProperties[] = [
 	},
 	{
 		displayName:
+			'Failed work is not tried again by itself: the next delivery of the same work does it, or a <b>Work Ledger Trigger</b> with the event Retry Due in an active workflow.',
+		name: 'retryNotice',
+		type: 'notice',
+		default: '',
+		displayOptions: { show: { operation: ['fail'] }, hide: { 'options.permanent': [true] } },
+	},
+	{
+		displayName:
 			'Use this in a workflow that begins with an Error Trigger. Work that the failed execution had claimed and not completed is settled: its effect may have landed.',
 		name: 'failByExecutionNotice',
 		type: 'notice',

@@ -23,6 +23,7 @@ import {
 import { Parameters } from '../execution/parameters';
 import { messageOf, problemsError, type ItemProblem } from '../execution/problems';
 import { fieldNameProblem, withField, withInputError } from '../execution/work-field';
+import { warning } from '../execution/workflow-hints';
 import { OUTPUT, OUTPUT_NAMES, messageField, outputOf } from './answer';
 import { DEFAULT_MESSAGE_FIELD, properties } from './properties';
 import { isMessageField, readOutgoing, readPace, type Outgoing } from './request';
@@ -185,11 +186,7 @@ class Outputs {
 			if (placed !== undefined) built[placed.output].push(placed.item);
 		}
 		if (this.hints.size > 0) {
-			this.context.addExecutionHints({
-				message: [...this.hints].join('. '),
-				type: 'warning',
-				location: 'outputPane',
-			});
+			this.context.addExecutionHints(warning([...this.hints].join('. ')));
 		}
 		return built;
 	}

@@ -14,6 +14,7 @@ import {
 	type IDataObject,
 	type INode,
 	type INodeExecutionData,
+	type INodeProperties,
 	type INodeType,
 	type INodeTypes,
 	type IRun,
@@ -365,6 +366,15 @@ function nodeTypes(steps: Map<string, NodeOfTest>): INodeTypes {
 		[TELEGRAM_TYPE]: new SendOnceTelegram(),
 		[`${TELEGRAM_TYPE}Tool`]: new SendOnceTelegram(),
 	};
+	// a step that stands in for a node of n8n, by its type; what it holds is kept
+	for (const { type, parameters } of steps.values()) {
+		const { execute } = types[STEP_TYPE];
+		const properties = Object.keys(parameters).map((name): INodeProperties => ({
+			...{ displayName: name, name },
+			...{ type: 'string', default: '' },
+		}));
+		types[type] ??= { description: { ...description('step', 2), properties }, execute };
+	}
 	return {
 		getByName: (type) => types[type],
 		getByNameAndVersion: (type) => NodeHelpers.getVersionedNodeType(types[type]),
