@@ -22,7 +22,7 @@ begin
 		raise exception 'approve must be true or false, not null' using errcode = '22023';
 	end if;
 	-- a link that a program opened names nobody
-	if coalesce(p_approver, '') !~ '\S' or length(p_approver) > 500 then
+	if coalesce(p_approver, '') !~ '[^[:space:]]' or length(p_approver) > 500 then
 		raise exception 'approver must be a text of 1 to 500 characters' using errcode = '22023',
 			hint = 'Say who decided: without an approver nothing is approved or rejected.';
 	end if;

@@ -10,15 +10,15 @@ declare
 	v_fraction text;
 begin
 	if p_compare = 'number' then
-		if p_cursor is null or p_cursor !~ '^-?[0-9]{1,200}(\.[0-9]{1,100})?$' then
+		if p_cursor is null or p_cursor !~ '^-?[0-9]{1,200}([.][0-9]{1,100})?$' then
 			raise exception 'the cursor % is no plain decimal number', coalesce(quote_literal(left(p_cursor, 100)), 'null')
 				using errcode = '22023', hint = 'Send digits, or compare as time or text.';
 		end if;
 		cursor_text := p_cursor;
 		rank := p_cursor::numeric;
 	elsif p_compare = 'time' then
-		v_parts := regexp_match(p_cursor,
-			'^(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,12}))?([Zz]|[+-]\d\d:?\d\d)$');
+		v_parts := regexp_match(p_cursor, '^([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})'
+			|| '(?:[.]([0-9]{1,12}))?([Zz]|[+-][0-9]{2}:?[0-9]{2})$');
 		if v_parts is null then
 			raise exception 'the cursor % is no ISO 8601 time with a zone', coalesce(quote_literal(left(p_cursor, 100)), 'null')
 				using errcode = '22023', hint = 'Send for example 2026-01-31T10:00:00Z: without a zone it is no certain moment.';

@@ -9,7 +9,7 @@ begin
 	end if;
 	-- checked before the cast: "now" and "tomorrow" are times too
 	begin
-		if p_cursor ~ '^\d{4,6}-\d\d-\d\dT[\d:.]+Z [0-9a-f]{64}$' then
+		if p_cursor ~ '^[0-9]{4,6}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z [0-9a-f]{64}$' then
 			at := split_part(p_cursor, ' ', 1)::timestamptz;
 			id := split_part(p_cursor, ' ', 2);
 		end if;
