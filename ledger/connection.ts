@@ -12,10 +12,12 @@ import {
 	spoilsConnection,
 } from './errors';
 import {
+	LEFT_BEHIND,
 	installSchema,
-	installedVersion,
 	isOlder,
+	renamedSchema,
 	schemaSource,
+	usableVersion,
 	type InstalledVersion,
 } from './schema';
 import { quotedIdentifier, type CompleteSettings } from './settings';
@@ -91,7 +93,7 @@ export class LedgerConnection {
 	/** Reads what is installed, without installing. Throws `LedgerError`. */
 	async readVersion(): Promise<InstalledVersion | null> {
 		return await this.withClient(
-			async (client) => await installedVersion(client, this.settings.schema),
+			async (client) => await usableVersion(client, this.settings.schema),
 		);
 	}
 
@@ -173,6 +175,7 @@ export class LedgerConnection {
 			await this.install().catch((error: unknown) => {
 				const failure = this.describe(error);
 				if (failure.code !== 'no_permission' || installed === null) throw failure;
+				if (installed.contract === LEFT_BEHIND) throw this.renamed(failure.sqlState);
 				throw new LedgerError(
 					'schema_outdated',
 					`The ledger in schema "${this.settings.schema}" is older than this package, and user "${this.settings.user}" may not upgrade it.`,
@@ -190,12 +193,17 @@ export class LedgerConnection {
 				'Have the database administrator install it, or switch on "Install and Upgrade Schema Automatically" in the credential.',
 			);
 		}
+		if (installed.contract === LEFT_BEHIND) throw this.renamed();
 		const source = schemaSource();
 		throw new LedgerError(
 			'schema_outdated',
 			`The ledger in schema "${schema}" is older than this package (contract ${installed.contract}, needed ${source.contract}), and upgrading it automatically is off.`,
 			'Have the database administrator upgrade it, or switch on "Install and Upgrade Schema Automatically" in the credential.',
 		);
+	}
+
+	private renamed(sqlState: string | null = null): LedgerError {
+		return renamedSchema(this.settings.schema, 'this version', sqlState);
 	}
 
 	private async persist<T>(call: () => Promise<T>): Promise<T> {

@@ -14,6 +14,7 @@ export type LedgerErrorCode =
 	| 'schema_missing'
 	| 'schema_outdated'
 	| 'cannot_create_schema'
+	| 'unfit_database'
 	| 'schema_in_use'
 	| 'cancelled'
 	| 'closed'
@@ -249,7 +250,7 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 			return say(
 				'busy',
 				'Another transaction holds this work for more than 10 seconds.',
-				'Try again; if it stays, look for an open transaction in pg_stat_activity.',
+				'Try again; if it stays, look for an open transaction in pg_stat_activity, or for one that was prepared and left in pg_prepared_xacts.',
 			);
 		case '40001':
 		case '40P01':

@@ -97,6 +97,78 @@ export async function installedVersion(
 	};
 }
 
+/**
+ * Whether the functions of this schema were made under another name of it. Renaming a schema does not rename it in the
+ * search path of its functions: they would claim in whatever has the old name now.
+ */
+async function pointsElsewhere(
+	client: Pick<PoolClient, 'query'>,
+	schema: string,
+): Promise<boolean> {
+	// the name may stand there with or without quotes (quote_all_identifiers)
+	const { rows } = await client.query(
+		`select true from pg_catalog.pg_proc p, unnest(p.proconfig) setting
+		where p.pronamespace = to_regnamespace($1) and p.proname = 'claim_work' and starts_with(setting, 'search_path=')
+			and not starts_with(setting || ',', 'search_path=' || quote_ident($2) || ',')
+			and not starts_with(setting || ',', 'search_path=' || $1 || ',')`,
+		[quotedIdentifier(schema), schema],
+	);
+	return rows.length > 0;
+}
+
+/** What makes a database unfit for a ledger, whatever is installed in it. Throws `LedgerError`. */
+async function refuseUnfitDatabase(client: Pick<PoolClient, 'query'>): Promise<void> {
+	const { rows } = await client.query<{ encoding: string; array_nulls: string }>(
+		`select current_setting('server_encoding') as encoding, current_setting('array_nulls') as array_nulls`,
+	);
+	const [{ encoding, array_nulls: arrayNulls }] = rows;
+	if (encoding !== 'UTF8') {
+		throw new LedgerError(
+			'unfit_database',
+			`The database's encoding is ${encoding}, in which most languages and emoji cannot be kept: an effect that landed could not be completed.`,
+			"Enter a database whose encoding is UTF8 in the credential (create database … encoding 'UTF8' template template0).",
+		);
+	}
+	if (arrayNulls !== 'on') {
+		throw new LedgerError(
+			'unfit_database',
+			'The setting array_nulls is off for this user or database, so that a missing reference or result would be stored as the text "NULL".',
+			'Have the database administrator switch it on: alter role … set array_nulls = on.',
+		);
+	}
+}
+
+/**
+ * What is installed, ready to be used or upgraded; null where nothing is. Functions that were left behind by a renaming
+ * count as older than any, so that they are replaced. Throws `LedgerError` for a database that no ledger can use.
+ *
+ * @internal
+ */
+export async function usableVersion(
+	client: Pick<PoolClient, 'query'>,
+	schema: string,
+	from: SchemaSource = schemaSource(),
+): Promise<InstalledVersion | null> {
+	await refuseUnfitDatabase(client);
+	const installed = await installedVersion(client, schema);
+	if (installed === null || !(await pointsElsewhere(client, schema))) return installed;
+	if (isNewer(installed, from)) throw renamedSchema(schema, `version ${installed.packageVersion}`);
+	return { ...installed, contract: LEFT_BEHIND };
+}
+
+/** The contract of functions that a renaming left behind. */
+export const LEFT_BEHIND = -1;
+
+/** @internal */
+export function renamedSchema(schema: string, version: string, sqlState?: string | null) {
+	return new LedgerError(
+		'schema_outdated',
+		`The schema "${schema}" was renamed, and its functions still work on the schema of the old name.`,
+		`Give it its old name again, or have its owner run the installation script of ${version} for the new name (docs/sql.md, "The script").`,
+		sqlState,
+	);
+}
+
 export function isOlder(
 	installed: InstalledVersion | null,
 	from: SchemaSource = schemaSource(),
@@ -174,6 +246,15 @@ function versionStatement(schema: string, from: SchemaSource): string {
 			package_version = excluded.package_version, updated_at = clock_timestamp()`;
 }
 
+const ENCODING_CHECK = `
+begin
+	if getdatabaseencoding() <> 'UTF8' then
+		raise exception 'The database''s encoding is %, in which most languages and emoji cannot be kept: nothing was changed.', getdatabaseencoding()
+			using hint = 'Give the ledger a database whose encoding is UTF8.';
+	end if;
+end
+`;
+
 /** The advisory lock of installers. A transaction's: a session's would leak through a transaction pooler. */
 function lockName(schema: string): string {
 	return `n8n-nodes-idempotency:${schema}`;
@@ -221,6 +302,8 @@ end
 `;
 	const statements = [
 		'begin isolation level read committed',
+		// by itself and first: in another encoding the rest might not even be read
+		`do ${dollarQuoted('encoding', ENCODING_CHECK)}`,
 		`set local lock_timeout = '60s'`,
 		`do ${dollarQuoted('ledger', tables)}`,
 		...functionStatements(schema, from),
@@ -236,9 +319,10 @@ end
 	].join('\n');
 }
 
-/** As standard_conforming_strings reads it, PostgreSQL's default. */
+/** As PostgreSQL's own quote_literal: read alike whatever standard_conforming_strings is set to. */
 function quotedLiteral(text: string): string {
-	return `'${text.replace(/'/g, "''")}'`;
+	const quoted = `'${text.replace(/'/g, "''").replace(/\\/g, '\\\\')}'`;
+	return text.includes('\\') ? `E${quoted}` : quoted;
 }
 
 /** A dollar-quoted text; the tag grows until the text (a schema's name may be anything) does not hold it. */
@@ -275,7 +359,9 @@ export async function installSchema(
 		const hasVersion = await client.query('select to_regclass($1) is not null as found', [
 			`${quoted}.ledger_version`,
 		]);
-		const installed = hasVersion.rows[0].found ? await installedVersion(client, schema) : null;
+		const installed = hasVersion.rows[0].found
+			? await usableVersion(client, schema, from)
+			: await refuseUnfitDatabase(client).then(() => null);
 		if (installed === null && exists.rows.length > 0) await refuseForeignSchema(client, schema);
 		if (isOlder(installed, from)) {
 			for (const sql of upgradeStatements(schema, installed, from)) await client.query(sql);
