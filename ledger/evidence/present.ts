@@ -2,10 +2,7 @@ import { types } from 'node:util';
 
 import { momentText } from '../identity/moments';
 import { shown } from '../identity/refusal';
-import { isMistake, plainDecimal } from '../identity/text';
-
-/** White space, zero-width characters and the like: nothing that a person could read. */
-const INVISIBLE = /^[\s\p{Cf}\p{Z}]*$/u;
+import { isInvisible, isMistake, plainDecimal } from '../identity/text';
 
 /** Deeper than any record; a circular value ends here. */
 const MAX_DEPTH = 20;
@@ -27,7 +24,7 @@ export function isPresent(value: unknown): boolean {
 function isThere(value: unknown, depth: number): boolean {
 	switch (typeof value) {
 		case 'string':
-			return !INVISIBLE.test(value) && !isLostValue(value.trim());
+			return !isInvisible(value) && !isLostValue(value.trim());
 		case 'number':
 			return Number.isFinite(value);
 		case 'boolean':

@@ -16,10 +16,19 @@ const MISTAKES: ReadonlySet<string> = new Set([
 	'-Infinity',
 	'Invalid Date',
 	'Invalid DateTime',
+	// what a spreadsheet shows in a cell whose formula failed
+	...['#N/A', '#REF!', '#VALUE!', '#NAME?', '#DIV/0!', '#NUM!', '#NULL!', '#ERROR!', '#SPILL!'],
 ]);
 
-/** Zero-width characters and the like: nothing that a person could read. */
-const INVISIBLE = /^[\p{Cf}\p{Z}]+$/u;
+/** White space, zero-width characters, blanks that count as letters (U+3164, U+2800) and the like. */
+const INVISIBLE = /^[\s\p{Cf}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]*$/u;
+
+/** Whether there is nothing in a text that a person could read. */
+export function isInvisible(text: string): boolean {
+	// looked at only where the text does not begin as most do
+	const first = text.charCodeAt(0);
+	return text === '' || ((first <= 32 || first > 126) && INVISIBLE.test(text));
+}
 
 /** What is left of `a-b` without its parts is "-", one key for all items that lack them. */
 const SAYS_SOMETHING = /[\p{L}\p{N}\p{Extended_Pictographic}]/u;
@@ -53,8 +62,7 @@ export function cleanText(text: string, field: string | null, collapseWhiteSpace
 
 /** @throws IdentityRefusal `empty` or `bad_text` for a clean text that says nothing. */
 export function refuseEmptyText(text: string, field: string, glued: boolean): void {
-	// looked for only where the text does not begin as most do
-	if (text === '' || (text.charCodeAt(0) > 126 && INVISIBLE.test(text))) {
+	if (isInvisible(text)) {
 		throw new IdentityRefusal(
 			'empty',
 			field,

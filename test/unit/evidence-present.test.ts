@@ -43,6 +43,8 @@ describe('case 130: what counts as present', () => {
 		['the text undefined', ' undefined '],
 		['the text [object Object]', '[object Object]'],
 		['a text that an object was glued into', 'INV-[object Object]'],
+		['blanks that count as letters', '\u3164\u115f\u2800'],
+		['the error of a spreadsheet', '#N/A'],
 		['the text NaN', 'NaN'],
 		['NaN', Number.NaN],
 		['an infinity', Number.POSITIVE_INFINITY],
