@@ -1,4 +1,6 @@
+import { isPresent } from './evidence/present';
 import { readField } from './identity';
+import { isInvisible } from './identity/text';
 import type { SchemaCheck } from './decision-schema';
 
 /**
@@ -49,7 +51,7 @@ const CUT_OFF = new Set([
 		'incomplete',
 	],
 	// an answer that is not at its end
-	...['in_progress', 'queued', 'cancelled', 'pause_turn'],
+	...['in_progress', 'queued', 'cancelled', 'canceled', 'pause_turn', 'starting', 'processing'],
 ]);
 const FILTERED = new Set([
 	...[
@@ -85,7 +87,7 @@ export function readModelAnswer(item: Members): ModelAnswer {
 		finishReason: null,
 		inputTokens: null,
 		outputTokens: null,
-		error: errorIn(item) ?? errorIn(json),
+		error: errorIn(item) ?? errorIn(json) ?? errorIn(listOf(json.choices)[0] ?? {}),
 	};
 	const usage = membersOf(json.usage ?? json.usageMetadata ?? json.tokenUsage);
 	answer.inputTokens = count(
@@ -93,6 +95,7 @@ export function readModelAnswer(item: Members): ModelAnswer {
 			usage.input_tokens ??
 			usage.promptTokenCount ??
 			usage.promptTokens ??
+			usage.inputTokens ??
 			json.prompt_eval_count,
 	);
 	answer.outputTokens = count(
@@ -100,11 +103,14 @@ export function readModelAnswer(item: Members): ModelAnswer {
 			usage.output_tokens ??
 			usage.candidatesTokenCount ??
 			usage.completionTokens ??
+			usage.outputTokens ??
 			json.eval_count,
 	);
 
 	const said = knownAnswer(json) ?? {
-		finishReason: textOrNull(json.finish_reason ?? json.finishReason ?? json.stop_reason),
+		finishReason: textOrNull(
+			json.finish_reason ?? json.finishReason ?? json.stop_reason ?? json.stopReason,
+		),
 		content: isBodyWithoutAnswer(json) ? undefined : chainContent(json),
 	};
 	return { ...answer, ...said };
@@ -115,13 +121,14 @@ function knownAnswer(json: Members): Pick<ModelAnswer, 'content' | 'finishReason
 	// n8n's Gemini node hands on the candidate alone
 	const [candidate] = isCandidate(json.content) ? [json] : listOf(json.candidates);
 	const [choice] = listOf(json.choices);
+	const [result] = listOf(json.results);
 	const { blockReason } = membersOf(json.promptFeedback);
 	if (choice !== undefined) {
 		// OpenAI and what speaks like it
 		const message = membersOf(choice.message);
 		const reason = textOrNull(choice.finish_reason ?? choice.native_finish_reason);
 		return {
-			finishReason: typeof message.refusal === 'string' ? 'refusal' : reason,
+			finishReason: isSaid(message.refusal) ? 'refusal' : reason,
 			content: messageContent(message, choice.text),
 		};
 	}
@@ -135,6 +142,12 @@ function knownAnswer(json: Members): Pick<ModelAnswer, 'content' | 'finishReason
 	if (typeof json.stop_reason === 'string' && json.content !== undefined) {
 		// Anthropic
 		return { finishReason: json.stop_reason, content: orNothing(json.content) };
+	}
+	if ('output' in json && typeof json.status === 'string' && isMembers(json.urls)) {
+		// Replicate: a text comes in pieces
+		const { output } = json;
+		const isText = Array.isArray(output) && output.every((one) => typeof one === 'string');
+		return { finishReason: json.status, content: isText ? output.join('') : orNothing(output) };
 	}
 	if (isResponse(json)) {
 		// OpenAI's Responses; n8n's OpenAI node hands on its messages alone
@@ -152,6 +165,15 @@ function knownAnswer(json: Members): Pick<ModelAnswer, 'content' | 'finishReason
 			finishReason: json.done === false ? 'incomplete' : reason,
 			content: messageContent(json.message, undefined),
 		};
+	}
+	if (typeof json.stopReason === 'string' && isMembers(membersOf(json.output).message)) {
+		// Bedrock's Converse
+		const { content } = membersOf(membersOf(json.output).message);
+		return { finishReason: json.stopReason, content: orNothing(content) };
+	}
+	if (result !== undefined && 'outputText' in result) {
+		// Bedrock's Titan
+		return { finishReason: textOrNull(result.completionReason), content: result.outputText };
 	}
 	if (typeof json.response === 'string' && typeof json.done === 'boolean') {
 		// Ollama without a chat
@@ -233,7 +255,7 @@ export function usableAnswer(
 	let value: unknown = flat.content;
 	if (isText) {
 		const text = (flat.content as string).trim();
-		if (text === '') return problem('The answer is empty.');
+		if (isInvisible(text)) return problem('The answer is empty.');
 		if (/^Agent stopped due to (max iterations|iteration limit or time limit)\.?$/.test(text)) {
 			return problem(
 				'The agent reached its limit before it had an answer. Raise "Max Iterations", or give it fewer tools.',
@@ -316,9 +338,48 @@ function errorIn(json: Members): string | null {
 	}
 	const status = Number(json.statusCode ?? 200);
 	if (status >= 400) return `HTTP status ${status}`;
-	return json.type === 'error' || json.object === 'error'
-		? (textOrNull(json.message) ?? 'the body is an error')
-		: null;
+	if (json.type === 'error' || json.object === 'error')
+		return textOrNull(json.message) ?? 'the body is an error';
+	return isErrorBody(json) ? wordsOfErrorBody(json) : null;
+}
+
+/** Names that bodies of errors are made of. */
+const ERROR_NAMES = new Set([
+	...['message', 'msg', 'detail', 'details', 'title', 'description', 'instance', 'type'],
+	...['error', 'errors', 'errorMessage', 'errorDescription', 'errorDetails', 'error_description'],
+	...['code', 'error_code', 'errorCode', 'status', 'statusCode', 'status_code', 'success', 'ok'],
+	...['request_id', 'requestId', 'trace_id', 'traceId', 'timestamp', 'path', 'n8nDetails', 'data'],
+	...['meta', 'extensions', 'hint', 'documentation_url', '__type'],
+]);
+
+/**
+ * A body that holds nothing but what errors are made of and says that it is one: by a status, a `success: false`, a list
+ * of errors or, alone, the `detail` of a framework. An answer has a name of its own among its fields.
+ */
+function isErrorBody(json: Members): boolean {
+	const names = Object.keys(json);
+	if (names.length === 0 || !names.every((name) => ERROR_NAMES.has(name))) return false;
+	const isStatus = (value: unknown) => {
+		const status = typeof value === 'string' && value !== '' ? Number(value) : value;
+		return typeof status === 'number' && status >= 400 && status <= 599;
+	};
+	const { code, status, status_code: statusCode, success, ok, errors, data } = json;
+	if (data !== undefined && data !== null) return false;
+	return (
+		[code, status, statusCode].some(isStatus) ||
+		success === false ||
+		ok === false ||
+		listOf(errors).length > 0 ||
+		isSaid(json.errorMessage) ||
+		isSaid(json.__type) ||
+		(names.length === 1 && 'detail' in json)
+	);
+}
+
+function wordsOfErrorBody(json: Members): string {
+	const { message, msg, detail, title, errorMessage, errors, __type } = json;
+	const words = [message, msg, errorMessage, detail, title, listOf(errors)[0]?.message, __type];
+	return (words.find(isSaid) as string | undefined)?.slice(0, 500) ?? 'the body is an error';
 }
 
 /** What a message says: its text, its blocks, or the arguments of the one tool that it calls. */
@@ -340,6 +401,8 @@ function responseContent(output: unknown[]): unknown {
 
 /** Names beside the answer in what n8n's chains and agents give. */
 const BESIDE = new Set([
+	// where it says something, the answer is an error
+	'error',
 	'intermediateSteps',
 	'sessionId',
 	'finish_reason',
@@ -371,6 +434,12 @@ function chainContent(json: Members): unknown {
 	return names.length === 0 ? undefined : json;
 }
 
+/** Of the blocks in which models answer. */
+const BLOCK_TYPES = new Set([
+	...['text', 'output_text', 'refusal', 'tool_use', 'thinking', 'redacted_thinking', 'reasoning'],
+	...['image', 'image_url', 'input_text', 'function_call', 'tool_call', 'server_tool_use'],
+]);
+
 /** Content blocks as one text, or the input of the one tool that they call (case 77). */
 function flattened(content: unknown): { content: unknown } | { problem: string } {
 	if (!Array.isArray(content) || content.length === 0) return { content };
@@ -387,6 +456,9 @@ function flattened(content: unknown): { content: unknown } | { problem: string }
 		typeof block.text === 'string' ||
 		isMembers(block.functionCall);
 	if (!blocks.every(isBlock)) return { content };
+	// a list of objects that have a type of their own may well be what was asked for
+	if (!blocks.some((block) => block.type === undefined || BLOCK_TYPES.has(String(block.type))))
+		return { content };
 	const saying = blocks.filter(
 		({ type, thought }) =>
 			!['thinking', 'redacted_thinking', 'reasoning'].includes(String(type)) && thought !== true,
@@ -470,10 +542,9 @@ function isSaid(value: unknown): boolean {
 	return typeof value === 'string' && value !== '';
 }
 
+/** An empty list or object is an answer; a text in which nobody could read one is none. */
 function isMissing(value: unknown): boolean {
-	return (
-		value === undefined || value === null || (typeof value === 'string' && value.trim() === '')
-	);
+	return (typeof value !== 'object' || value === null) && !isPresent(value);
 }
 
 function kindOf(value: unknown): string {

@@ -259,6 +259,17 @@ describe('an answer', () => {
 		],
 		['the text of an endpoint of your own', { data: LABEL }],
 		['an object from an endpoint of your own', full({ label: 'a' })],
+		[
+			"Bedrock's Converse",
+			{ output: { message: { content: [{ text: LABEL }] } }, stopReason: 'end_turn', usage: {} },
+		],
+		["Bedrock's Titan", { results: [{ outputText: LABEL, completionReason: 'FINISH' }] }],
+		['Replicate, in pieces', { status: 'succeeded', output: ['{"label"', ':"a"}'], urls: {} }],
+		[
+			'a message whose refusal is empty',
+			{ choices: [{ message: { content: LABEL, refusal: '' } }] },
+		],
+		['a step that says that nothing failed', { error: null, output: { label: 'a' } }],
 	])('of %s is what the model said, not what stands around it', (_, json) => {
 		expect(read(json)).toMatchObject({ valueText: LABEL });
 	});
@@ -281,6 +292,53 @@ describe('an answer', () => {
 		}
 	});
 
+	test.each<[string, Record<string, unknown>, string]>([
+		['a list of errors', { errors: [{ message: 'no credit' }], data: null }, 'no credit'],
+		['a status', { message: 'Unauthorized', code: 401 }, 'Unauthorized'],
+		['a status as text', { title: 'Too many', status: '429' }, 'Too many'],
+		['a failure', { success: false, message: 'over quota' }, 'over quota'],
+		['the detail of a framework', { detail: 'Not Found' }, 'Not Found'],
+		["n8n's own words", { errorMessage: 'timed out', errorDetails: {} }, 'timed out'],
+		[
+			'a choice that failed',
+			{ choices: [{ ...chat('stop').choices[0], error: { message: 'gone' } }] },
+			'gone',
+		],
+	])('a body that is an error by %s is not stored', (_, json, words) => {
+		expect(read(json)).toMatchObject({ problem: expect.stringContaining(words) });
+		expect(read({ body: json, headers: {}, statusCode: 200 })).toMatchObject({
+			problem: expect.stringContaining(words),
+		});
+	});
+
+	test.each<[Record<string, unknown>]>([
+		[{ status: 'open', reason: 'new' }],
+		[{ code: 7, message: 'hello' }],
+		[{ success: false, reason: 'not eligible' }],
+		[{ detail: 'red', label: 'car' }],
+		[{ errors: [], message: 'all is well' }],
+	])('%j is no error body', (json) => {
+		expect(read(json)).toMatchObject({ valueText: JSON.stringify(json) });
+	});
+
+	test('a list of objects with types and texts of their own is the answer, no blocks of a message', () => {
+		const output = [
+			{ type: 'complaint', text: 'late' },
+			{ type: 'praise', text: 'kind' },
+		];
+		expect(read({ output }, { form: 'json' })).toMatchObject({ valueText: JSON.stringify(output) });
+	});
+
+	test('a text in which nobody could read anything is empty, and a required field with such a text is missing', () => {
+		expect(read({ output: '\u200b \u3164' }, { form: 'text' })).toMatchObject({
+			problem: 'The answer is empty.',
+		});
+		for (const text of ['\u200b', 'null', 'undefined', '#REF!'])
+			expect(read({ output: { label: text } }, { requiredFields: ['label'] })).toMatchObject({
+				problem: 'The answer lacks the field label.',
+			});
+	});
+
 	test.each<[string, Record<string, unknown>]>([
 		["n8n's OpenAI node", message('incomplete')],
 		["n8n's Gemini node", { content: { parts: [{ text: LABEL }] }, finishReason: 'MAX_TOKENS' }],
@@ -293,6 +351,13 @@ describe('an answer', () => {
 			{ object: 'response', ...message('completed'), status: 'queued' },
 		],
 		['Anthropic, paused', { content: blocks('text'), stop_reason: 'pause_turn' }],
+		[
+			"Bedrock's Converse",
+			{ output: { message: { content: [{ text: LABEL }] } }, stopReason: 'max_tokens' },
+		],
+		["Bedrock's Titan", { results: [{ outputText: LABEL, completionReason: 'LENGTH' }] }],
+		['Replicate, still at work', { status: 'processing', output: LABEL, urls: {} }],
+		['a node that names the reason as Bedrock does', { text: LABEL, stopReason: 'max_tokens' }],
 	])('case 74: of %s that is not whole is not stored', (_, json) => {
 		for (const form of ['object', 'json', 'text'] as const) {
 			expect(read(json, { form })).toMatchObject({ problem: expect.stringContaining('cut off') });
