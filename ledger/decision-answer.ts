@@ -506,7 +506,7 @@ function isLost(text: string): boolean {
 }
 
 /** The path of a text that is what is left of an object; null where there is none. */
-function lostIn(value: unknown): string | null {
+export function lostIn(value: unknown): string | null {
 	return pathOf(
 		value,
 		(one) => typeof one === 'string' && /^(\[object Object\][,\s]*)+$/.test(one.trim()),

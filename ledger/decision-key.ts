@@ -1,6 +1,7 @@
 import { createHash } from 'crypto';
 import stableStringify from 'fast-json-stable-stringify';
 
+import { lostIn } from './decision-answer';
 import { IdentityRefusal, identifyByContent } from './identity';
 import { readPlain, type Plain } from './identity/canonical';
 import { numberFromText, type ReadingOptions } from './identity/reading';
@@ -73,6 +74,7 @@ export function decisionKeyOf(question: DecisionQuestion): DecisionKey {
 			'Say what is decided in a word, such as classify-mail.',
 		);
 	}
+	refuseLostInput(question.input);
 	const { canonical } = identifyByContent({ kind: 'decision' }, question.input, {
 		volatileFields: question.volatileFields,
 	});
@@ -105,6 +107,18 @@ export function decisionKeyOf(question: DecisionQuestion): DecisionKey {
 	return { decisionKey: sha256(stableStringify(hashed)), kind, parts };
 }
 
+/** Whoever's text was lost would get the answer that the first of them got. */
+function refuseLostInput(input: unknown): void {
+	const path = lostIn(input);
+	if (path === null) return;
+	throw new IdentityRefusal(
+		'bad_text',
+		path === '' ? 'Input' : path,
+		`The field "${path === '' ? 'Input' : path}" holds "[object Object]": its value was lost before it came here.`,
+		'Look at the node that makes this value: it turned an object into text.',
+	);
+}
+
 /**
  * Of the fields that do not count, those that do not count although these were chosen by name: who chooses `timestamp`
  * asks about it.
@@ -130,7 +144,7 @@ function partOf(text: string, kept: number): DecisionPart {
 
 function requiredText(name: string, value: unknown): string {
 	const text = parameterText(name, value);
-	if (text !== undefined) return text;
+	if (text !== undefined && !['[]', '{}'].includes(text)) return text;
 	throw new IdentityRefusal(
 		'missing',
 		name,
@@ -146,12 +160,19 @@ function parameterText(
 	options: ReadingOptions = {},
 ): string | undefined {
 	if (value === undefined || value === null) return undefined;
+	if (isChosenFromList(value)) return parameterText(name, value.value, options);
 	const plain = readPlain(value, name, options);
 	if (typeof plain === 'number') return plainDecimal(plain);
 	if (typeof plain !== 'string') return stableStringify(plain);
 	if (plain === '') return undefined;
 	refuseEmptyText(plain, name, false);
+	if (plain.includes('[object Object]')) refuseEmptyText('[object Object]', name, false);
 	return plain;
+}
+
+/** What n8n's fields with a list hold: beside the value how it was chosen, which changes nothing. */
+function isChosenFromList(value: unknown): value is { value: unknown } {
+	return typeof value === 'object' && value !== null && '__rl' in value && 'value' in value;
 }
 
 /** Canonical JSON of a structure, pasted as JSON or given as a value; other text stays text. */

@@ -177,6 +177,24 @@ describe('the key of a question', () => {
 		expect(JSON.stringify(parts).length).toBeLessThan(40_000);
 		expect(parts.temperature).toBeUndefined();
 	});
+
+	test('a model that was chosen from a list is the one that was typed', () => {
+		const chosen = { __rl: true, mode: 'list', value: 'gpt-test', cachedResultName: 'GPT Test' };
+		expect(distinct({}, { model: chosen }, { model: { ...chosen, mode: 'id' } })).toBe(1);
+	});
+
+	test('case 77: what was lost before it came here is refused: all who lost it would get one answer', () => {
+		for (const lost of [
+			{ input: { text: '[object Object]' } },
+			{ input: { mail: { parts: ['a', '[object Object],[object Object]'] } } },
+			{ promptVersion: 'Classify [object Object]' },
+			{ model: {} },
+			{ model: [] },
+		])
+			expect(() => key(lost)).toThrow(/\[object Object\]|is empty/);
+		// who asks about such a text asks about a text
+		expect(key({ input: { text: 'My page shows [object Object]' } })).toHaveLength(64);
+	});
 });
 
 describe('what differs between two questions', () => {
