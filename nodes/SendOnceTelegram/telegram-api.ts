@@ -255,10 +255,13 @@ interface Answer {
 
 /** Telegram's `ok`, `error_code`, `description` and `parameters` (https://core.telegram.org/bots/api#making-requests). */
 function readAnswer(
-	{ status, retryAfter, text }: Answer,
+	{ status: httpStatus, retryAfter, text }: Answer,
 	redact: (text: string) => string,
 ): Outcome {
 	const body = parsed(text);
+	// a server of one's own, or a gateway before it, may wrap a no in a 200
+	const isWrapped = httpStatus < 300 && body?.ok === false && Number.isSafeInteger(body.error_code);
+	const status = isWrapped ? (body.error_code as number) : httpStatus;
 	const description = redact(
 		typeof body?.description === 'string' ? body.description : `HTTP status ${status}`,
 	);

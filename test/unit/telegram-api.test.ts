@@ -195,6 +195,24 @@ describe('Telegram’s answers', () => {
 	});
 
 	test.each([
+		[{ ok: false, error_code: 400, description: 'chat not found' }, { outcome: 'refused' }],
+		[
+			{ ok: false, error_code: 429, description: 'Too Many', parameters: { retry_after: 34 } },
+			{ outcome: 'flooded', retryAfterSeconds: 34 },
+		],
+		[{ ok: false, error_code: 502, description: 'Bad Gateway' }, { outcome: 'unknown' }],
+		[{ ok: false }, { outcome: 'unknown' }],
+		[{ ok: false, error_code: 200 }, { outcome: 'unknown' }],
+		[
+			{ ok: true, error_code: 400, result: { message_id: 7 } },
+			{ outcome: 'sent', messageId: 7 },
+		],
+	])('a gateway that wraps %j in a 200 says what Telegram said', async (body, expected) => {
+		server.behave('*', { answer: JSON.stringify(body) });
+		expect(await send(server.url)).toMatchObject(expected);
+	});
+
+	test.each([
 		[0, 1],
 		[1e17, 86_400],
 	])('a pause of %s s is taken as %s s', async (retryAfter, taken) => {
