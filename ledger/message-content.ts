@@ -40,15 +40,15 @@ export function messageKey(content: { contentHash: string } | { ownKey: unknown 
 }
 
 /**
- * A chat's id in its one form: numbers and their text are one chat, @names stay as given. Throws an error that names the
- * cure.
+ * A chat's id in its one form: numbers and their text are one chat, and a @name means one chat in capitals and small
+ * letters. Throws an error that names the cure.
  */
 export function readChatId(value: unknown): string {
 	const text =
 		typeof value === 'number' || typeof value === 'bigint' || typeof value === 'string'
 			? String(value).trim()
 			: '';
-	if (/^@[A-Za-z]\w{2,}$/.test(text)) return text;
+	if (/^@[A-Za-z]\w{2,}$/.test(text)) return text.toLowerCase();
 	if (/^[+-]?\d{1,20}$/.test(text) && BigInt(text) !== 0n) {
 		if (typeof value === 'number' && !Number.isSafeInteger(value)) {
 			throw new Error(`Chat ID ${text} was rounded on its way here. Pass it as text.`);

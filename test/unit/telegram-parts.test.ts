@@ -385,11 +385,11 @@ describe('the identity of a message', () => {
 			expect(() => messageKey({ ownKey: lost })).toThrow(/Own Key/);
 	});
 
-	test('the number and the text of a chat are one chat; a @name stays as it is', () => {
+	test('the number and the text of a chat are one chat, and so is a @name in any case', () => {
 		const same = [-1001234567890, '-1001234567890', ' -1001234567890 ', -1001234567890n];
 		expect(new Set(same.map(readChatId))).toEqual(new Set(['-1001234567890']));
 		expect(readChatId('+42')).toBe('42');
-		expect(readChatId('@My_Channel')).toBe('@My_Channel');
+		expect(readChatId('@My_Channel')).toBe(readChatId(' @my_channel '));
 		for (const wrong of [
 			'',
 			undefined,
