@@ -20,6 +20,17 @@ const MODEL_HOSTS =
 const QUESTIONS =
 	/(?:^|[/:_])(?:search|_search|_msearch|query|scroll|facet|lookup|count|batch-?get|find|filter|token|login|auth|authenticate|validate|verify|check|translate|\w*embeddings?|moderations|rerank|scrape|crawl|extract|parse|classify|detect|analy[sz]e|calculate|preview|quote|estimate|convert|ocr|transcriptions)$/i;
 
+/** What a GET sets off all the same: a hook, a bot that sends, an address that ends in a verb. */
+const ACTS_ON_GET =
+	/^api\.telegram\.org\/bot.*\/(?:send|copy|forward)|^hooks?\.|^maker\.ifttt\.com|\/webhook(?:-test)?\/|\/hooks?\/|\/(?:send|create|trigger|publish|notify|dispatch)(?:[A-Z_-]\w*)?(?:\.\w+)?$/;
+
+/** Supabase's way to say "insert or update" and "insert or skip". */
+function leavesOne(parameters: Readonly<Record<string, unknown>>): boolean {
+	for (const { text } of parameterTexts(parameters))
+		if (/\bresolution=(?:merge|ignore)-duplicates\b/.test(text.slice(0, 10_000))) return true;
+	return false;
+}
+
 export function requestOf({ parameters }: WorkflowNode): Request {
 	// versions 1 and 2 of the node call it requestMethod; both leave GET out of the export
 	const given = textOf(parameters.method, textOf(parameters.requestMethod, 'GET'));
@@ -34,11 +45,16 @@ function deedOf(
 	path: string,
 	parameters: Readonly<Record<string, unknown>>,
 ): Request['deed'] {
+	if (method === 'GET' && ACTS_ON_GET.test(host + path)) return 'unknown';
 	if (['GET', 'HEAD', 'OPTIONS'].includes(method)) return 'reads';
 	if (method === 'POST' || method === '') {
 		if (ASKS_MODEL.test(path) || (MODEL_HOSTS.test(host) && MODEL_PATHS.test(path))) return 'model';
-		if (/\/graphql$/i.test(path)) return deedOfGraphql(graphqlText(parameters));
-		return method === '' ? 'unknown' : questionOr(path);
+		const graphql = graphqlText(parameters);
+		// Monday's address, for one, does not say it
+		if (/\/graphql(?:\.json)?$/i.test(path) || IS_GRAPHQL.test(graphql))
+			return deedOfGraphql(graphql);
+		if (method === '') return 'unknown';
+		return leavesOne(parameters) ? 'converges' : questionOr(path);
 	}
 	return ['PUT', 'PATCH', 'DELETE'].includes(method) ? 'converges' : 'unknown';
 }
@@ -50,6 +66,8 @@ function questionOr(path: string): Deed {
 		? 'converges'
 		: 'doubles';
 }
+
+const IS_GRAPHQL = /^=?\s*(?:query|mutation|subscription)\b\s*\w*\s*[({]/;
 
 /** "unknown" where no operation can be read. */
 export function deedOfGraphql(text: string): Deed {
@@ -120,6 +138,16 @@ export function isHttpRequest(shortType: string): boolean {
 	return shortType === 'httpRequest' || shortType === 'toolHttpRequest';
 }
 
+/** A call over the network, also handed on by `call` or `apply`, as n8n's own helpers with a credential want it. */
+const CALLS_IN_CODE =
+	/\b(?:httpRequest\w*|fetch|axios(?:\.\w+)?|request(?:WithAuthentication|OAuth[12])?\w*|got(?:\.\w+)?|(?:requests|httpx|session|client)\.(?:get|post|put|patch|delete|request|head)|urlopen|\$http)(?:\.(?:call|apply))?\s*\(/;
+/** A method that writes, or one that stands elsewhere. */
+const WRITES_IN_CODE =
+	/\b(?:POST|PUT|PATCH|DELETE)\b|["'`](?:post|put|patch|delete)["'`]|\.(?:post|put|patch|delete)\s*\(|\bmethod\s*(?:[,}]|:\s*[^\s"'`])|\bdata\s*=(?!=)/;
+/** Mail, commands, files and SQL that changes something. */
+const ACTS_IN_CODE =
+	/\.sendMail\s*\(|\b(?:execSync|spawnSync|execFile\w*|child[_]process)\b|\b(?:os\.system|subprocess\.\w+)\s*\(|\b(?:writeFile|appendFile)\w*\s*\(|\.(?:query|execute)\s*\(\s*["'`]\s*(?:insert|update|delete|merge)\b/i;
+
 /** What a Code node's text does over the network, if anything. */
 export function deedOfCode(parameters: unknown): Deed {
 	if (!isRecord(parameters)) return 'nothing';
@@ -128,10 +156,7 @@ export function deedOfCode(parameters: unknown): Deed {
 		if (/code$/i.test(name)) code += `${text}\n`;
 	}
 	const quiet = code.slice(0, 200_000).replace(/\/\*[^]*?\*\/|(?<!:)\/\/[^\n]*|^\s*#[^\n]*/gm, ' ');
-	const calls =
-		/\b(?:httpRequest\w*|fetch|axios(?:\.\w+)?|request(?:WithAuthentication\w*)?|got(?:\.\w+)?|requests\.\w+|urlopen)\s*\(/;
-	if (!calls.test(quiet)) return 'nothing';
-	return /\b(?:POST|PUT|PATCH|DELETE)\b|\.(?:post|put|patch|delete)\s*\(/.test(quiet)
-		? 'unknown'
-		: 'reads';
+	if (ACTS_IN_CODE.test(quiet)) return 'unknown';
+	if (!CALLS_IN_CODE.test(quiet)) return 'nothing';
+	return WRITES_IN_CODE.test(quiet) ? 'unknown' : 'reads';
 }

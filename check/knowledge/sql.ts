@@ -4,14 +4,14 @@ const QUIET = /--[^\n]*|(?<![^\n])[ \t]*#[^\n]*|\/\*[^]*?\*\/|'(?:[^']|'')*'|\$(
 /** A name in quotes says nothing, whatever it is called: `"update"`. */
 const NAMES = /"[^"\n]*"|`[^`\n]*`/g;
 const INSERTS =
-	/\binsert\s+(?:into|overwrite|ignore|or\s+\w+)|\breplace\s+into\b|\bcopy\s+\S+\s+from\b/i;
+	/\binsert\s+(?:into|overwrite|ignore|or\s+\w+)|(?:^|[;(])\s*insert\s+[\w."`[\]]+\s*(?:\(|values\b|select\b)|\breplace\s+into\b|\bcopy\s+\S+\s+from\b/i;
 const CONFLICT =
 	/\bon\s+conflict\b|\bon\s+duplicate\s+key\b|\binsert\s+(?:or\s+(?:ignore|replace)|ignore)\b|\breplace\s+into\b|\bmerge\s+into\b|\bwhere\s+not\s+exists\b/i;
 const CHANGES =
 	/\b(?:update|delete\s+from|merge\s+into|truncate|create|alter|drop|grant|revoke|into\s+temp)\b/i;
-/** `set stock = stock - 1`: each run changes it again. */
+/** `set stock = stock - 1`, `set note = note || 'x'`: each run changes it again. */
 const COUNTS =
-	/\bset\b[^;]*?([\w."]+)\s*=\s*\(?\s*(?:coalesce\s*\(\s*)?(?:[\w"]+\.)?\1\b\s*(?:,[^,;()]*\))?[^,;]*?[+*/-]/i;
+	/\b(?:set|key\s+update)\b[^;]*?([\w."]+)\s*=\s*(?:\(?\s*(?:coalesce\s*\(\s*)?(?!excluded\.)(?:[\w"]+\.)?\1\b\s*(?:,[^,;()]*\))?[^,;]*?(?:[+*/]|-(?!>)|\|\|)|(?:concat\w*|array_append|array_cat|jsonb_insert)\s*\([^;]*?\b\1\b)/i;
 const CALLS = /^\s*(?:call|exec|execute|do|begin\s+declare)\b/i;
 const READS =
 	/^[\s(]*(?:select|with|show|explain|describe|desc|values|table|set|use|pragma|analyze|begin|commit|;|$)/i;
@@ -27,7 +27,7 @@ export function deedOfSql(text: string): Deed {
 		.replace(QUIET, (quiet) => (/^['$]/.test(quiet) ? "''" : ' '));
 	const verbs = sql.replace(NAMES, 'name').replace(/\bfor\s+(?:no\s+key\s+)?update\b/gi, '');
 	if (/^[\s$1']*$/.test(sql)) return text.trim() === '' ? 'nothing' : 'unknown';
-	if (INSERTS.test(sql)) return CONFLICT.test(sql) ? 'converges' : 'doubles';
+	if (INSERTS.test(sql)) return CONFLICT.test(sql) && !COUNTS.test(sql) ? 'converges' : 'doubles';
 	if (/\bupdate\b/i.test(sql) && COUNTS.test(sql)) return 'doubles';
 	if (/\b(?:update|merge)\b/i.test(verbs) || CHANGES.test(verbs)) return 'converges';
 	if (CALLS.test(sql)) return 'unknown';

@@ -226,7 +226,8 @@ function httpStep(node: WorkflowNode): Step {
 				? 'message'
 				: 'record';
 	const what = `${method || 'HTTP request by an expression'} to ${where}`;
-	return step(node, deed, method === '' ? `${what} (treated as a write)` : what, kind);
+	const isAssumed = method === '' || (method === 'GET' && deed === 'unknown');
+	return step(node, deed, isAssumed ? `${what} (treated as a write)` : what, kind);
 }
 
 function sqlStep(node: WorkflowNode, short: string): Step {

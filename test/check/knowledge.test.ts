@@ -108,8 +108,7 @@ describe("n8n's own nodes", () => {
 });
 
 describe('HTTP requests', () => {
-	const http = (parameters: Record<string, unknown>) =>
-		does('n8n-nodes-base.httpRequest', parameters, 4.2);
+	const http = (parameters: object) => does('n8n-nodes-base.httpRequest', { ...parameters }, 4.2);
 	const at = 'https://a.example/api/orders';
 
 	test.each([
@@ -142,6 +141,46 @@ describe('HTTP requests', () => {
 			'doubles',
 		],
 		[{ url: 'https://a.example/graphql', method: 'POST', jsonBody: '={{ $json }}' }, 'assumed'],
+		[
+			{
+				...{ url: 'https://a.example/2026-01/graphql.json', method: 'POST' },
+				jsonBody: '{"query": "{ orders { id } }"}',
+			},
+			'reads',
+		],
+		[
+			{
+				...{ url: 'https://api.monday.com/v2', method: 'POST' },
+				jsonBody: '{"query": "query ($id: ID!) { boards { id } }"}',
+			},
+			'reads',
+		],
+		[
+			{ url: 'https://a.example/answers', method: 'POST', jsonBody: '{"query": "query for a"}' },
+			'doubles',
+		],
+		[
+			{
+				...{ url: 'https://a.supabase.co/rest/v1/orders', method: 'POST' },
+				headerParameters: {
+					parameters: [{ name: 'Prefer', value: 'resolution=merge-duplicates' }],
+				},
+			},
+			'converges',
+		],
+		// a GET that acts
+		[{ url: '=https://api.telegram.org/bot{{ $env.T }}/sendMessage?text=a' }, 'assumed'],
+		[{ url: 'https://api.telegram.org/bot1/getUpdates' }, 'reads'],
+		[{ url: 'https://hooks.zapier.com/hooks/catch/1/2' }, 'assumed'],
+		[{ url: 'https://n8n.example/webhook/a' }, 'assumed'],
+		[{ url: 'https://sms.example/api/send?to=1' }, 'assumed'],
+		[{ url: 'https://a.example/api/sender/7' }, 'reads'],
+		[{ url: 'https://a.example/api/webhooks' }, 'reads'],
+		...['creations', 'senders', 'triggers', 'charges', 'created'].map((last): [object, string] => [
+			{ url: `https://a.example/api/${last}` },
+			'reads',
+		]),
+		[{ url: 'https://a.example/api/sendMessage.php' }, 'assumed'],
 	])('%j', (parameters, expected) => {
 		expect(http(parameters)).toBe(expected);
 	});
@@ -180,6 +219,13 @@ test.each([
 	['update a set b = 2 where id = 1', 'converges'],
 	['update a set b = b + 1 where id = 1', 'doubles'],
 	['update a set b = coalesce(a.b, 0) + 1', 'doubles'],
+	["update a set note = note || ', seen'", 'doubles'],
+	['update a set tags = array_append(tags, 1)', 'doubles'],
+	["update a set name = name ->> 'de'", 'converges'],
+	['insert into a values (1) on conflict (id) do update set n = a.n + 1', 'doubles'],
+	['insert into a values (1) on conflict (id) do update set n = excluded.n * 2', 'converges'],
+	['insert into a values (1) on duplicate key update n = n + 1', 'doubles'],
+	['insert a (b) values (1)', 'doubles'],
 	['delete from a', 'converges'],
 	['truncate a', 'converges'],
 	['call pay(7)', 'unknown'],
@@ -203,6 +249,15 @@ test.each([
 	["await this.helpers.httpRequest({ method: 'POST', url });", 'assumed'],
 	["// fetch('x', { method: 'POST' })\nreturn [];", 'nothing'],
 	["requests.post('https://a.example')", 'assumed'],
+	["axios({ method: 'post', url })", 'assumed'],
+	["this.helpers.httpRequestWithAuthentication.call(this, 'a', { method: 'PUT', url })", 'assumed'],
+	["this.helpers.requestOAuth2.call(this, 'a', { url })", 'reads'],
+	['await this.helpers.httpRequest({ method, url })', 'assumed'],
+	["client.query('insert into a values (1)')", 'assumed'],
+	["client.query('select 1')", 'nothing'],
+	['mailer.sendMail({})', 'assumed'],
+	["require('child_process').execSync('pay')", 'assumed'],
+	['seen.delete(id); const data = items;', 'nothing'],
 ])('the code %j %s', (jsCode, expected) => {
 	expect(does('n8n-nodes-base.code', { jsCode }, 2)).toBe(expected);
 });
