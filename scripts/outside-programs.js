@@ -11,6 +11,7 @@ const path = require('node:path');
 
 /** Test file → programs; the name is also that of Debian's package, unless PACKAGES says otherwise. */
 const NEEDS = {
+	'test/docs/backup.test.ts': ['psql'],
 	'test/environments/pgbouncer.test.ts': ['pgbouncer'],
 	'test/sql/administrator.test.ts': ['psql'],
 	'test/sql/python.test.ts': ['psql', 'python3'],

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { Script } from 'node:vm';
 
-import { blocks, page, pages, ROOT, tables } from './pages';
+import { blocks, page, pages, ROOT } from './pages';
 
 const all = pages().flatMap((each) => blocks(each).map((block) => ({ file: each.file, ...block })));
 const of = (...languages: string[]) => all.filter(({ language }) => languages.includes(language));
@@ -76,24 +76,6 @@ test('blocks name their language', () => {
 		'',
 	];
 	expect(all.filter(({ language }) => !known.includes(language))).toEqual([]);
-});
-
-test('the security page lists every run-time dependency with its version and licence', () => {
-	const { packages } = JSON.parse(readFileSync(path.join(ROOT, 'package-lock.json'), 'utf8')) as {
-		packages: Record<
-			string,
-			{ version: string; license: string; dev?: true; peer?: true; devOptional?: true }
-		>;
-	};
-	const installed = Object.entries(packages)
-		.filter(([name, { dev, peer, devOptional }]) => name !== '' && !dev && !peer && !devOptional)
-		.map(([name, { version, license }]) => [name.replace('node_modules/', ''), version, license]);
-	const listed = tables(page('docs/security.md'))
-		.filter(({ headings }) => headings[0] === 'package')
-		.flatMap(({ rows }) =>
-			rows.map(([name, version, licence]) => [name.replace(/`/g, ''), version, licence]),
-		);
-	expect(listed.sort()).toEqual(installed.sort());
 });
 
 test('the README fits the package: its supported versions are those of package.json', () => {

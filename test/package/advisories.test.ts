@@ -6,8 +6,8 @@ import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { gunzipSync } from 'node:zlib';
 
-import { page, tables } from '../docs/pages';
 import { createTestFolder } from '../postgres/database';
+import { listedDependencies } from './listed-dependencies';
 
 const PROGRAM = path.resolve(__dirname, '../../scripts/advisories.js');
 const ADVISORY = {
@@ -75,14 +75,6 @@ async function advisories(registry: string): Promise<{ code: number; said: strin
 	});
 }
 
-/** The run-time dependencies as docs/security.md lists them. */
-function listed(): Record<string, string[]> {
-	const rows = tables(page('docs/security.md'))
-		.filter(({ headings }) => headings[0] === 'package')
-		.flatMap(({ rows }) => rows);
-	return Object.fromEntries(rows.map(([name, version]) => [name.replace(/`/g, ''), [version]]));
-}
-
 test.each([
 	['none', { status: 200 }, 0, 'No known advisories.'],
 	[
@@ -99,7 +91,9 @@ test.each([
 		expect(result).toEqual({ code, said: expect.stringContaining(said) });
 		if (answer.status === 200) {
 			// what users install, and nothing that only this checkout needs
-			expect(registry.asked).toEqual(listed());
+			expect(registry.asked).toEqual(
+				Object.fromEntries(listedDependencies().map(({ name, version }) => [name, [version]])),
+			);
 		}
 	} finally {
 		registry.close();

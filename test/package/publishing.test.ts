@@ -193,3 +193,12 @@ describe('what may be published', () => {
 		);
 	});
 });
+
+test('the README promises neither verification nor n8n Cloud (case 144)', () => {
+	const markdown = read('README.md');
+	expect(markdown).toMatch(/not verified by n8n and never will be/);
+	expect(markdown).toMatch(/\*\*self-hosted n8n\*\*, not for n8n Cloud/);
+	expect(markdown).toContain('N8N_UNVERIFIED_PACKAGES_ENABLED=true');
+	const promises = markdown.match(/[^.\n]*\b(verified|Cloud)\b[^.\n]*/gi) ?? [];
+	expect(promises.filter((text) => !/\bnot\b|never|unverified|may not/i.test(text))).toEqual([]);
+});
