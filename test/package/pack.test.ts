@@ -13,6 +13,7 @@ import {
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { createTestFolder } from '../postgres/database';
+import { listedDependencies } from './listed-dependencies';
 
 const run = promisify(execFile);
 const checkout = path.resolve(__dirname, '../..');
@@ -55,6 +56,7 @@ console.log(JSON.stringify({ nodes: nodes.map(load), credentials: credentials.ma
 let temporary: string;
 let installed: string;
 let packed: string[];
+let bytes: { tarball: number; unpacked: number };
 let report: Report;
 
 beforeAll(async () => {
@@ -62,10 +64,11 @@ beforeAll(async () => {
 	const source = buildCopy();
 	await npm(source, 'run', 'build');
 	const { stdout } = await npm(source, 'pack', '--json');
-	const [{ filename, files }] = JSON.parse(stdout) as [
-		{ filename: string; files: Array<{ path: string }> },
+	const [{ filename, files, size, unpackedSize }] = JSON.parse(stdout) as [
+		{ filename: string; files: Array<{ path: string }>; size: number; unpackedSize: number },
 	];
 	packed = files.map((file) => file.path);
+	bytes = { tarball: size, unpacked: unpackedSize };
 	installed = await installLikeThePanel(path.join(source, filename));
 	report = await loadLikeN8n();
 }, 180_000);
@@ -259,6 +262,35 @@ describe('the packed package, installed as the community nodes panel does', () =
 				) || /(?<!\.d)\.ts$|\.map$|\.test\./.test(file),
 		);
 		expect(foreign).toEqual([]);
+	});
+
+	test('no compiled file points to a source map that is not there', () => {
+		const pointing = filesUnder(path.join(installed, 'dist')).filter((file) =>
+			/\.(js|d\.ts)$/.test(file)
+				? readFileSync(path.join(installed, 'dist', file), 'utf8').includes('sourceMappingURL=')
+				: false,
+		);
+		expect(pointing).toEqual([]);
+	});
+
+	test('it is as large as the security page says, and within its limits', () => {
+		const said = /([\d.]+) MB as a tarball, ([\d.]+) MB and (\d+) files unpacked/.exec(
+			readFileSync(path.join(checkout, 'docs', 'security.md'), 'utf8'),
+		);
+		const [tarball, unpacked, files] = (said ?? []).slice(1).map(Number);
+		expect(Math.abs(bytes.tarball / 1e6 - tarball)).toBeLessThan(0.05);
+		expect(Math.abs(bytes.unpacked / 1e6 - unpacked)).toBeLessThan(0.1);
+		expect(Math.abs(packed.length - files)).toBeLessThanOrEqual(10);
+		expect(bytes.tarball).toBeLessThan(0.6e6);
+		expect(packed.length).toBeLessThan(700);
+	});
+
+	test('what is installed beside it is what the security page lists', () => {
+		const modules = readdirSync(path.join(installed, 'node_modules')).filter(
+			(name) => !name.startsWith('.'),
+		);
+		const folders = new Set(listedDependencies().map(({ name }) => name.split('/')[0]));
+		expect(modules.sort()).toEqual([...folders].sort());
 	});
 
 	test('no copy of n8n-workflow comes with it; it is the host’s (case 137)', () => {
