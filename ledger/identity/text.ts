@@ -16,9 +16,17 @@ const MISTAKES: ReadonlySet<string> = new Set([
 	'-Infinity',
 	'Invalid Date',
 	'Invalid DateTime',
+	// of databases and their exports
+	'NULL',
 	// what a spreadsheet shows in a cell whose formula failed
 	...['#N/A', '#REF!', '#VALUE!', '#NAME?', '#DIV/0!', '#NUM!', '#NULL!', '#ERROR!', '#SPILL!'],
 ]);
+
+/** Nothing but lost values: `[object Promise]` (a missing await), `undefined undefined`, a list of objects as text. */
+const ONLY_LOST =
+	/^(?:(?:undefined|null|NaN|Invalid Date(?:Time)?|\[object \w+\])[^\p{L}\p{N}[]*)+$/u;
+
+const AN_OBJECT = /\[object \w+\]/;
 
 /** White space, zero-width characters, blanks that count as letters (U+3164, U+2800) and the like. */
 const INVISIBLE = /^[\s\p{Cf}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]*$/u;
@@ -36,7 +44,7 @@ const SAYS_SOMETHING = /[\p{L}\p{N}\p{Extended_Pictographic}]/u;
 const GLUED_MISTAKES: ReadonlySet<string> = new Set(['undefined', 'null', 'NaN']);
 
 export function isMistake(text: string): boolean {
-	return MISTAKES.has(text);
+	return MISTAKES.has(text) || ONLY_LOST.test(text);
 }
 
 /**
@@ -100,9 +108,9 @@ export function refuseEmptyText(text: string, field: string, glued: boolean): vo
 
 /** The lost value inside a text put together by an expression (`inv-undefined`), or `null`. */
 function gluedMistake(text: string): string | null {
-	for (const whole of ['[object Object]', 'Invalid Date']) {
-		if (text.includes(whole)) return whole;
-	}
+	if (text.includes('Invalid Date')) return 'Invalid Date';
+	const object = AN_OBJECT.exec(text);
+	if (object !== null) return object[0];
 	// Most keys hold none of them: look before splitting.
 	if (!/undefined|null|NaN/.test(text)) return null;
 	return text.split(/[^\p{L}\p{N}]+/u).find((piece) => GLUED_MISTAKES.has(piece)) ?? null;
