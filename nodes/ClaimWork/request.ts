@@ -23,7 +23,7 @@ import {
 import { callerOf } from '../execution/caller';
 import { appliedDecision } from '../execution/decision-field';
 import { checkedNumber, type NumberRange } from '../execution/number';
-import { Parameters } from '../execution/parameters';
+import { Parameters, unknownChoice } from '../execution/parameters';
 import { parameterProblem } from '../execution/problems';
 import {
 	answerStatus,
@@ -43,6 +43,14 @@ const SECONDS: Record<string, number> = { seconds: 1, minutes: 60, hours: 3600, 
 const MODES = ['guard', 'shadow'];
 const RESPONSES = ['original', 'error', 'nothing'] as const;
 export type Response = (typeof RESPONSES)[number];
+
+const LAPSES: OnLapse[] = ['run_again', 'hold'];
+const WINDOWS: Array<ClaimWindow['mode']> = [
+	'forever',
+	'duration',
+	'while_running',
+	'until_success',
+];
 
 /** An item that can be claimed. */
 export interface Claim {
@@ -111,6 +119,8 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 			}
 			if (!MODES.includes(mode)) throw unknownChoice('Mode', mode);
 			if (!RESPONSES.includes(response)) throw unknownChoice('A Duplicate Gets', response);
+			const onLapse = parameters.read<OnLapse>('onLapse', itemIndex, 'run_again');
+			if (!LAPSES.includes(onLapse)) throw unknownChoice('If a Run Dies Halfway', onLapse);
 			const scope = readScope(parameters, itemIndex, caller.mode);
 			// what an earlier answer here said (Busy came back) is not part of the work
 			const json = withoutFields(input.json, [field]);
@@ -128,7 +138,7 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 				kind: identity.kind,
 				version: identity.version,
 				window: readWindow(parameters, itemIndex, scope.apart),
-				onLapse: parameters.read<OnLapse>('onLapse', itemIndex, 'run_again'),
+				onLapse,
 				leaseSeconds: option('leaseSeconds', 3600, {
 					label: 'Lease (Seconds)',
 					least: 0.001,
@@ -359,7 +369,11 @@ function identify(
 	switch (parameters.read<string>('identity', itemIndex, 'fields')) {
 		case 'fields': {
 			const names = parseFieldNames(parameters.text('keyFields', itemIndex));
-			const parts = names.map((name) => ({ name, value: readField(json, name).value }));
+			const parts = names.map((name) => {
+				const { found, value } = readField(json, name);
+				if (!found) refuseNoName(parameters, 'keyFields', 'Key Fields', name);
+				return { name, value };
+			});
 			return { identity: identifyByKey(scope, parts, reading), parts, keyFields: names };
 		}
 		case 'expression': {
@@ -395,35 +409,27 @@ function identify(
 	}
 }
 
-/**
- * Of a key such as `inv-{{ $json.order }}` n8n leaves out what gives nothing: `inv-` would be one key for every item
- * without an order, so each part is looked at by itself.
- */
+/** `inv-` would be one key for every item without an order. */
 function refuseEmptyPart(parameters: Parameters, itemIndex: number): void {
-	for (const part of templateParts(parameters.raw('key'))) {
-		const value = parameters.evaluate(part, itemIndex);
-		if (value === undefined || value === null || String(value).trim() === '') {
-			throw new Refusal(
-				'missing',
-				`Key: ${part.slice(0, 200)} gives nothing in this item, so the key would be incomplete. Check the field it names, or choose one that every item has.`,
-			);
-		}
-	}
+	const part = parameters.emptyPart('key', itemIndex);
+	if (part === null) return;
+	throw new Refusal(
+		'missing',
+		`Key: ${part} gives nothing in this item, so the key would be incomplete. Check the field it names, or choose one that every item has.`,
+	);
 }
 
-/** The `{{ … }}` of a text that holds more than one of them, or other text; a single one is the whole value. */
-function templateParts(raw: unknown): string[] {
-	if (typeof raw !== 'string' || !raw.startsWith('=')) return [];
-	const text = raw.slice(1).trim();
-	const parts = text.match(/\{\{[^]*?\}\}/g) ?? [];
-	return parts[0] === text ? [] : parts;
-}
-
-/** An edited or imported workflow may hold a choice that this version does not know. */
-function unknownChoice(label: string, given: unknown): Refusal {
-	return new Refusal(
-		'bad_parameter',
-		`${label} is set to "${String(given).slice(0, 50)}", which this version does not know. Choose it anew on the node.`,
+/** A value, or code, where names belong: what the editor makes of a field that is dragged into the box. */
+function refuseNoName(parameters: Parameters, parameter: string, label: string, name: string) {
+	const isExpression = parameters.isExpression(parameter);
+	if (!isExpression && !/[{}$;\n"']|^json\./.test(name)) return;
+	const shown = `"${name.slice(0, 80)}"`;
+	const problem = isExpression
+		? `its expression gives ${shown}, and this item has no field of that name`
+		: `${shown} is none`;
+	throw new Refusal(
+		'missing',
+		`${label} takes names of fields, such as order_id or customer.id: ${problem}. Enter the names as fixed text, separated by commas, or choose "Key Expression" under "Identify By".`,
 	);
 }
 
@@ -500,14 +506,19 @@ function readWindow(parameters: Parameters, itemIndex: number, apart: boolean): 
 	if (mode === 'until_success') {
 		return { mode, kind: readWindowKind(parameters, itemIndex, apart) };
 	}
+	if (!WINDOWS.includes(mode)) throw unknownChoice('Remember', mode);
 	if (mode !== 'duration') return { mode };
-	const amount = Number(parameters.read<unknown>('windowAmount', itemIndex, 7));
-	const seconds =
-		amount * (SECONDS[parameters.read<string>('windowUnit', itemIndex, 'days')] ?? NaN);
+	const unit = parameters.read<string>('windowUnit', itemIndex, 'days');
+	const unitSeconds = Object.hasOwn(SECONDS, unit) ? SECONDS[unit] : undefined;
+	if (unitSeconds === undefined) throw unknownChoice('Unit', unit);
+	const amount = parameters.read<unknown>('windowAmount', itemIndex, 7);
+	const isNumber = typeof amount === 'number' || typeof amount === 'string';
+	const seconds = isNumber ? Number(amount) * unitSeconds : NaN;
 	if (!(seconds > 0 && seconds <= 3.2e9)) {
+		const shown = (JSON.stringify(amount) ?? 'undefined').slice(0, 50);
 		throw new Refusal(
 			'bad_parameter',
-			`Time is ${amount}: it must be above 0 and at most 100 years. To forget at once, use "Only While It Runs".`,
+			`Time is ${shown}: it must be a number above 0 and at most 100 years. To forget at once, use "Only While It Runs".`,
 		);
 	}
 	return { mode, seconds };

@@ -17,7 +17,7 @@ import {
 	refuseEmptyFirstOutput,
 	type OnError,
 } from '../execution/failing-closed';
-import { Parameters } from '../execution/parameters';
+import { Parameters, unknownChoice } from '../execution/parameters';
 import { messageOf, problemsError, type ItemProblem } from '../execution/problems';
 import {
 	answerStatus,
@@ -33,7 +33,7 @@ import { warning } from '../execution/workflow-hints';
 import { failByExecution } from './fail-by-execution';
 import { ClaimSearch } from './find-claim';
 import { OUTPUT, OUTPUT_NAMES, isAccepted, settledField } from './answer';
-import { properties, type Operation } from './properties';
+import { OPERATIONS, properties, type Operation } from './properties';
 import { readSettlement, settle, type Settlement } from './settle';
 import { passedField, recordPassed, ShadowSearch, type PassedShadow } from './shadow';
 
@@ -111,6 +111,7 @@ async function settleItems(
 				continue;
 			}
 			field = named;
+			if (!OPERATIONS.includes(operation)) throw unknownChoice('Operation', operation);
 			if (operation === 'failByExecution') {
 				const execution = parameters.text('executionId', i);
 				const instance = context.getInstanceId();

@@ -2,13 +2,15 @@ import type { INodeProperties } from 'n8n-workflow';
 
 import { DEFAULT_FIELD } from '../execution/work-field';
 
-export type Operation =
-	| 'complete'
-	| 'extend'
-	| 'fail'
-	| 'failByExecution'
-	| 'recordReference'
-	| 'release';
+export const OPERATIONS = [
+	'complete',
+	'extend',
+	'fail',
+	'failByExecution',
+	'recordReference',
+	'release',
+] as const;
+export type Operation = (typeof OPERATIONS)[number];
 
 const show = (...operations: Operation[]) => ({
 	displayOptions: { show: { operation: operations } },

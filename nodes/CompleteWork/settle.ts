@@ -9,7 +9,9 @@ import {
 	type HoldAnswer,
 	type Works,
 } from '../../ledger';
-import type { Parameters } from '../execution/parameters';
+import { checkedNumber } from '../execution/number';
+import { unknownChoice, type Parameters } from '../execution/parameters';
+import { readReference } from '../execution/reference';
 import { withoutOwnFields } from '../execution/work-field';
 import type { FoundClaim } from './find-claim';
 import type { Operation } from './properties';
@@ -55,20 +57,25 @@ export function readSettlement(
 				warnings,
 			);
 			settlement.externalRef = unlessItFails(
-				() => readReference(parameters, itemIndex, warnings),
+				() => givenReference(parameters, itemIndex, warnings),
 				null,
 				'No reference was stored',
 				warnings,
 			);
 			break;
-		case 'recordReference':
-			settlement.externalRef = readReference(parameters, itemIndex, warnings);
-			if (settlement.externalRef === null) {
+		case 'recordReference': {
+			const { reference, warning, isEmpty } = readReference(parameters, 'externalRef', itemIndex);
+			if (reference === null) {
 				throw new Error(
-					'External Reference is empty: there is nothing to record. Choose the field with the ID that the target gave.',
+					isEmpty || warning === null
+						? 'External Reference is empty: there is nothing to record. Choose the field with the ID that the target gave.'
+						: warning,
 				);
 			}
+			settlement.externalRef = reference;
+			if (warning !== null) warnings.push(warning);
 			break;
+		}
 		case 'fail':
 			settlement.error =
 				unlessItFails(
@@ -80,18 +87,19 @@ export function readSettlement(
 				incomingError(input) ||
 				'The step failed.';
 			settlement.landed = parameters.read<'no' | 'unknown'>('landed', itemIndex, 'unknown');
+			if (!['no', 'unknown'].includes(settlement.landed)) {
+				throw unknownChoice('Did the Effect Land?', settlement.landed);
+			}
 			settlement.permanent = parameters.option('permanent', itemIndex, false);
 			break;
 		case 'extend': {
 			const lease = parameters.option<unknown>('leaseSeconds', itemIndex, undefined);
 			if (lease !== undefined) {
-				const seconds = Number(lease);
-				if (!(seconds > 0 && seconds <= 31_622_400)) {
-					throw new Error(
-						`Lease (Seconds) must be above 0 and at most 31622400, not ${String(lease).slice(0, 50)}.`,
-					);
-				}
-				settlement.leaseSeconds = seconds;
+				settlement.leaseSeconds = checkedNumber(lease, {
+					label: 'Lease (Seconds)',
+					least: 0.001,
+					most: 31_622_400,
+				});
 			}
 			break;
 		}
@@ -241,35 +249,14 @@ function readResult(parameters: Parameters, json: IDataObject, itemIndex: number
 	}
 }
 
-/**
- * The reference as text. Completing must not fail because of it (the effect has landed), so what is no reference becomes
- * a warning.
- */
-function readReference(
+/** Completing must not fail because of the reference (the effect has landed): what is none becomes a warning. */
+function givenReference(
 	parameters: Parameters,
 	itemIndex: number,
 	warnings: string[],
 ): string | null {
-	const reference = parameters.text('externalRef', itemIndex).trim();
-	const isSet =
-		typeof parameters.raw('externalRef') === 'string' && parameters.raw('externalRef') !== '';
-	if (
-		reference === '' ||
-		['undefined', 'null', 'NaN'].includes(reference) ||
-		reference.includes('[object Object]')
-	) {
-		if (isSet)
-			warnings.push(
-				'External Reference gave no value, so none was stored. Check the field it names.',
-			);
-		return null;
-	}
-	if (reference.length > 2_000 || reference.includes('\0') || !reference.isWellFormed()) {
-		warnings.push(
-			'External Reference is no identifier (too long, or not plain text), so none was stored.',
-		);
-		return null;
-	}
+	const { reference, warning } = readReference(parameters, 'externalRef', itemIndex);
+	if (warning !== null) warnings.push(warning);
 	return reference;
 }
 

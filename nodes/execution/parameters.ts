@@ -12,9 +12,17 @@ export class Parameters {
 	/** The value for one item. Throws what n8n throws for an expression that fails. */
 	read<T>(name: string, itemIndex: number, fallback: T): T {
 		if (this.fixed.has(name)) return this.fixed.get(name) as T;
-		const value = this.context.getNodeParameter(name, itemIndex, fallback) as T;
+		const value = this.get(name, itemIndex, fallback);
 		if (!holdsExpression(this.raw(name))) this.fixed.set(name, value);
 		return value;
+	}
+
+	private get<T>(name: string, itemIndex: number, fallback: T): T {
+		try {
+			return this.context.getNodeParameter(name, itemIndex, fallback) as T;
+		} catch (error) {
+			throw ofParameter(error, name);
+		}
 	}
 
 	/** A text parameter; what an expression gives is turned into text, undefined and null into ''. */
@@ -39,14 +47,55 @@ export class Parameters {
 		return this.context.evaluateExpression(expression, itemIndex);
 	}
 
+	/**
+	 * The first `{{ … }}` that gives nothing in a text that holds more than one of them, or other text; null if there is
+	 * none. n8n leaves out what gives nothing: of `inv-{{ $json.order }}` would be left `inv-` for every item without one.
+	 */
+	emptyPart(name: string, itemIndex: number): string | null {
+		for (const part of templateParts(this.raw(name))) {
+			const value = this.evaluate(part, itemIndex);
+			if (value === undefined || value === null || String(value).trim() === '') {
+				return part.slice(0, 200);
+			}
+		}
+		return null;
+	}
+
+	isExpression(name: string): boolean {
+		return holdsExpression(this.raw(name));
+	}
+
 	/** As it stands on the node, expressions unresolved. */
 	raw(name: string): unknown {
 		return this.context.getNode().parameters[name];
 	}
 }
 
+/** "invalid syntax" alone does not say where: n8n names the parameter of some failures only. */
+function ofParameter(error: unknown, name: string): unknown {
+	if (error instanceof Error) {
+		const thrown = error as Error & { context?: IDataObject };
+		thrown.context = { parameter: name, ...thrown.context };
+	}
+	return error;
+}
+
 function holdsExpression(raw: unknown): boolean {
 	if (typeof raw === 'string') return raw.startsWith('=');
 	if (typeof raw !== 'object' || raw === null) return false;
 	return Object.values(raw).some(holdsExpression);
+}
+
+/** The `{{ … }}` of a text that holds more than one of them, or other text; a single one is the whole value. */
+function templateParts(raw: unknown): string[] {
+	if (typeof raw !== 'string' || !raw.startsWith('=')) return [];
+	const text = raw.slice(1).trim();
+	const parts = text.match(/\{\{[^]*?\}\}/g) ?? [];
+	return parts[0] === text ? [] : parts;
+}
+
+/** An edited or imported workflow may hold a choice that this version does not know. `code`: for answers that carry one. */
+export function unknownChoice(label: string, given: unknown): Error & { code: string } {
+	const message = `${label} is set to "${String(given).slice(0, 50)}", which this version does not know. Choose it anew on the node.`;
+	return Object.assign(new Error(message), { code: 'bad_parameter' });
 }

@@ -371,7 +371,21 @@ describe('the window', () => {
 		expect(workOf(ran.json('Claim Work')[0])).toMatchObject({ generation: 2, attempt: 1 });
 	});
 
-	test.each([0, -1, 'soon', ''])('of a duration that is none (%p) refuses the item', async (amount) => {
+	test.each([
+		['Remember', { window: 'sometimes' }],
+		['Unit', { window: 'duration', windowAmount: 1, windowUnit: 'weeks' }],
+		['If a Run Dies Halfway', { onLapse: 'explode' }],
+	])('%s that this version does not know is said by its name', async (label, parameters) => {
+		const kind = stage.newKind();
+		const ran = await stage.run({
+			items: orders(1),
+			nodes: [claim(byOrder(kind, parameters))],
+		});
+		expect(ran.error?.message).toMatch(`${label} is set to "`);
+		expect(await stage.works(kind)).toEqual([]);
+	});
+
+	test.each([0, -1, 'soon', '', true])('of a duration that is none (%p) refuses the item', async (amount) => {
 		const kind = stage.newKind();
 		const ran = await stage.run({
 			items: orders(1),
@@ -821,6 +835,32 @@ describe('several policies in one batch', () => {
 		const second = await deliver(8);
 		expect(left(second)).toEqual({ Busy: ['in_progress'] });
 		expect(workOf(second.json('Claim Work', 2)[0]).owner).toMatchObject({ runId: '7' });
+	});
+});
+
+describe('key fields', () => {
+	test.each(['={{ $json.order }}', '{{ $json.order }}', '$json.order', '"order"', 'order; total'])(
+		'hold names: what is a value or code (%s) is refused with the cure',
+		async (keyFields) => {
+			const kind = stage.newKind();
+			const ran = await stage.run({ items: orders(1), nodes: [claim({ kind, keyFields })] });
+			expect(ran.error?.message).toMatch(/^Key Fields takes names of fields.*"Key Expression"/);
+			expect(await stage.works(kind)).toEqual([]);
+		},
+	);
+
+	test('a name with such signs in it is a name where the item has that field', async () => {
+		const kind = stage.newKind();
+		await stage.run({ items: [{ '$id; x': 7 }], nodes: [claim({ kind, keyFields: '$id; x' })] });
+		expect(await stage.works(kind)).toEqual(['7 running']);
+	});
+
+	test('an expression that cannot be read is said with its parameter', async () => {
+		const ran = await stage.run({
+			items: orders(1),
+			nodes: [claim({ kind: stage.newKind(), identity: 'expression', key: '={{ $json. }}' })],
+		});
+		expect(ran.error?.message).toMatch(/^The expression of the parameter "key" fails/);
 	});
 });
 

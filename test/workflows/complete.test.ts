@@ -81,6 +81,10 @@ describe('complete', () => {
 		['"undefined"', { externalRef: '={{ "undefined" }}' }],
 		['too long', { externalRef: '={{ "x".repeat(2001) }}' }],
 		['not plain text', { externalRef: '={{ "a\\u0000b" }}' }],
+		['the rest of a text whose field is missing', { externalRef: '=INV-{{ $json.nope }}' }],
+		['a missing field joined to a text', { externalRef: '={{ "INV-" + $json.nope }}' }],
+		['an await that is missing', { externalRef: '={{ "[object Promise]" }}' }],
+		['no or yes', { externalRef: '={{ false }}' }],
 	])('a reference that is none (%s) completes with a warning', async (_, parameters) => {
 		const kind = stage.newKind();
 		const ran = await claimed(kind, [complete(parameters)]);
@@ -95,6 +99,16 @@ describe('complete', () => {
 	test('no reference set is no warning', async () => {
 		const ran = await claimed(stage.newKind(), [complete()]);
 		expect(workOf(ran.json('Complete Work')[0])).not.toHaveProperty('warnings');
+	});
+
+	test('a number that was rounded before it came here is kept as the reference, with a warning (case 94)', async () => {
+		const kind = stage.newKind();
+		const ran = await claimed(kind, [complete({ externalRef: '={{ 9007199254740993 }}' })]);
+		expect(workOf(ran.json('Complete Work')[0])).toMatchObject({
+			status: 'completed',
+			warnings: [expect.stringMatching(/too big to be exact.*string ID/)],
+		});
+		expect((await stage.work(kind)).external_ref).toBe('9007199254740992');
 	});
 
 	test('a number as reference is its digits', async () => {
@@ -170,6 +184,17 @@ describe('complete', () => {
 	});
 });
 
+test.each([
+	['Operation', { operation: 'finish' }],
+	['Did the Effect Land?', { operation: 'fail', landed: 'maybe' }],
+	['Lease (Seconds)', { operation: 'extend', options: { leaseSeconds: true } }],
+])('%s that this version does not know is said by its name, and nothing changes', async (label, parameters) => {
+	const kind = stage.newKind();
+	const ran = await claimed(kind, [complete(parameters)]);
+	expect(ran.error?.message).toContain(label);
+	expect((await stage.work(kind)).state).toBe('running');
+});
+
 describe('record reference', () => {
 	test('stores it at once; a later Complete Work of the same flow completes', async () => {
 		const kind = stage.newKind();
@@ -203,6 +228,15 @@ describe('record reference', () => {
 		]);
 		expect(ran.error).toBeNull();
 		expect(await stage.works(kind)).toEqual(['1 done {"mailed":true}']);
+	});
+
+	test('what a missing field left over is not recorded: work that failed would count as done', async () => {
+		const kind = stage.newKind();
+		const ran = await claimed(kind, [
+			complete({ operation: 'recordReference', externalRef: '=INV-{{ $json.nope }}' }),
+		]);
+		expect(ran.error?.message).toMatch(/^External Reference: \{\{ \$json\.nope \}\} gives nothing/);
+		expect(await stage.work(kind)).toMatchObject({ state: 'running', external_ref: null });
 	});
 
 	test('with nothing to record is an error: the effect would be unprotected', async () => {

@@ -3,6 +3,7 @@ import type { IDataObject } from 'n8n-workflow';
 import type { LinkAction } from '../../../ledger';
 import { linkAnswer, LINK_WORDS, nameOf } from '../link';
 import { readNumber } from '../../execution/number';
+import { readOptionalReference } from '../../execution/reference';
 import { shownFor, type LedgerOperation } from '../operation';
 import { readWorkId } from '../which-work';
 
@@ -82,9 +83,12 @@ export const createLink: LedgerOperation = {
 			most: 720,
 		});
 		const page = pageUrl(parameters.text('pageUrl', itemIndex).trim());
-		const reference = action === 'landed' ? parameters.text('linkReference', itemIndex).trim() : '';
+		const externalRef =
+			action === 'landed'
+				? readOptionalReference(parameters, 'linkReference', itemIndex)
+				: undefined;
 		const link = await ledger.actionLinks.create(
-			{ workId, action, ttlSeconds: hours * 3600, externalRef: reference || undefined },
+			{ workId, action, ttlSeconds: hours * 3600, externalRef },
 			caller,
 		);
 		if (link.nonce === null) {

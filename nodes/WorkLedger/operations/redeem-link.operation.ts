@@ -1,4 +1,5 @@
 import type { RedeemedLink } from '../../../ledger';
+import { readOptionalReference } from '../../execution/reference';
 import { NONCE_FIELD, linkAnswer, nameOf, readNonce } from '../link';
 import { shownFor, type LedgerOperation } from '../operation';
 
@@ -46,7 +47,7 @@ export const redeemLink: LedgerOperation = {
 			nonce,
 			{
 				by: parameters.text('redeemedBy', itemIndex).trim(),
-				externalRef: parameters.text('linkReference', itemIndex).trim() || undefined,
+				externalRef: readOptionalReference(parameters, 'linkReference', itemIndex),
 			},
 			caller,
 		);

@@ -1,3 +1,4 @@
+import { readOptionalReference } from '../../execution/reference';
 import { shownFor, type LedgerOperation } from '../operation';
 import { readWorkId } from '../which-work';
 import { outcome } from './by-a-person';
@@ -67,7 +68,7 @@ export const resolve: LedgerOperation = {
 		const given = parameters.read<unknown>('result', itemIndex, '');
 		const what = {
 			landed: true as const,
-			externalRef: parameters.text('externalRef', itemIndex).trim() || undefined,
+			externalRef: readOptionalReference(parameters, 'externalRef', itemIndex),
 			result: typeof given === 'string' ? parsed(given) : given,
 		};
 		return outcome(await admin.resolve([workId], what, caller), 'It landed: done.');
