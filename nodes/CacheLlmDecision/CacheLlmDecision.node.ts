@@ -7,6 +7,7 @@ import {
 	type INodeTypeDescription,
 } from 'n8n-workflow';
 
+import { refusedCall } from '../execution/agent-tool';
 import { ledgerOf, testLedger } from '../execution/credential';
 import {
 	isTool,
@@ -60,6 +61,11 @@ export class CacheLlmDecision implements INodeType {
 async function decide(this: IExecuteFunctions): Promise<INodeExecutionData[][]> {
 	const parameters = new Parameters(this);
 	const operation = parameters.read<Operation>('operation', 0, 'lookUp');
+	// who may judge is asked first there, in words of its own
+	if (operation !== 'approve' && operation !== 'reject') {
+		const refusedTool = refusedCall(this);
+		if (refusedTool !== null) return refusedTool;
+	}
 	const names = outputNamesOf(operation);
 	const placement = new Placement(this, names);
 	const ledgerFor = async () => await ledgerOf(this);

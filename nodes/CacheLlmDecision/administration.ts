@@ -7,6 +7,7 @@ import {
 	type DecisionState,
 	type Ledger,
 } from '../../ledger';
+import { toolItem, toolValue, upToMost } from '../execution/agent-tool';
 import { callerOf } from '../execution/caller';
 import { errorOutputItem, isTool, nodeError, onErrorOf } from '../execution/failing-closed';
 import type { Parameters } from '../execution/parameters';
@@ -63,22 +64,23 @@ export async function administer(
 			// without any item the agent would get no answer at all
 			const answers =
 				found.length > 0 ? found : [{ summary: 'The ledger holds nothing like that.' }];
-			left.push(
-				...answers.map((json) => ({
-					json: { response: String((json as IDataObject).summary), ...json },
-					pairedItem,
-				})),
-			);
+			left.push(...answers.map((json) => toolItem(itemIndex, toolText(json), json)));
 		} catch (error) {
 			const message = parameterProblem(error);
 			const onError = onErrorOf(context);
-			if (isTool(context)) left.push({ json: { response: message }, pairedItem });
+			if (isTool(context)) left.push(toolItem(itemIndex, message, { status: 'error' }));
 			else if (onError === 'stop') throw nodeError(context, message, { itemIndex });
 			else if (onError === 'errorOutput') left.push(errorOutputItem(itemIndex, item, message, {}));
 			else left.push({ json: { ...item.json, error: message }, pairedItem });
 		}
 	}
-	return [left];
+	return [isTool(context) ? upToMost(left) : left];
+}
+
+/** What an agent reads: where it stands, and the value where there is one to go by. */
+function toolText({ summary, state, altered, expired, value }: IDataObject): string {
+	const handedOut = ['stored', 'approved'].includes(String(state)) && !altered && !expired;
+	return `${String(summary)}${handedOut ? toolValue('Decision', value ?? undefined) : ''}`;
 }
 
 async function get(call: Call): Promise<IDataObject[]> {

@@ -14,6 +14,7 @@ import {
 	type LookUpItem,
 	type LookUpPolicy,
 } from '../../ledger';
+import { inputOf } from '../execution/agent-tool';
 import { callerOf } from '../execution/caller';
 import { DEFAULT_DECISION_FIELD, decisionStatus, openDecision } from '../execution/decision-field';
 import { isTool } from '../execution/failing-closed';
@@ -125,7 +126,7 @@ function readGroups(
 	const groups = new Map<string, AskedGroup>();
 	const volatile = volatileParameters(parameters);
 	const leftOut = new LeftOut();
-	context.getInputData().forEach(({ json }, itemIndex) => {
+	inputOf(context).forEach(({ json }, itemIndex) => {
 		let field = DEFAULT_DECISION_FIELD;
 		try {
 			field = readFieldName(parameters, itemIndex, json);

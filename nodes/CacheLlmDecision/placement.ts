@@ -6,6 +6,7 @@ import type {
 } from 'n8n-workflow';
 
 import { asDecisionField, freeDecisionField, openDecision } from '../execution/decision-field';
+import { inputOf, toolItem, toolValue } from '../execution/agent-tool';
 import { errorOutputItem, isTool, onErrorOf } from '../execution/failing-closed';
 import { problemsError, type ItemProblem } from '../execution/problems';
 import { withField, withInputError } from '../execution/work-field';
@@ -28,7 +29,7 @@ export class Placement {
 		private readonly context: IExecuteFunctions,
 		private readonly names: readonly string[],
 	) {
-		this.items = context.getInputData();
+		this.items = inputOf(context);
 		this.placed = new Array<undefined>(this.items.length);
 		this.tool = isTool(context);
 	}
@@ -40,7 +41,7 @@ export class Placement {
 
 	place(itemIndex: number, output: number, field: string, value: IDataObject): void {
 		const item = this.tool
-			? { json: { response: toolText(value), [field]: value }, pairedItem: { item: itemIndex } }
+			? toolItem(itemIndex, toolText(value), { [field]: value })
 			: withField(this.items[itemIndex], itemIndex, field, value);
 		this.placed[itemIndex] = { output: this.tool ? 0 : output, item };
 	}
@@ -86,5 +87,5 @@ export class Placement {
 /** What an agent reads: the sentence, and the value where there is one to go by. */
 function toolText(value: IDataObject): string {
 	const handedOut = ['replay', 'stored', 'superseded', 'approved'].includes(String(value.status));
-	return `${String(value.message)}${handedOut && value.value !== undefined ? ` Decision: ${JSON.stringify(value.value)}` : ''}`;
+	return `${String(value.message)}${handedOut ? toolValue('Decision', value.value) : ''}`;
 }

@@ -13,6 +13,7 @@ import {
 	type Ledger,
 	type StoreItem,
 } from '../../ledger';
+import { inputOf } from '../execution/agent-tool';
 import { callerOf } from '../execution/caller';
 import { DEFAULT_DECISION_FIELD } from '../execution/decision-field';
 import type { Parameters } from '../execution/parameters';
@@ -41,7 +42,7 @@ export async function store(
 	parameters: Parameters,
 	placement: Placement,
 ): Promise<void> {
-	const items = context.getInputData();
+	const items = inputOf(context);
 	const caller = callerOf(context);
 	let ledger: Ledger;
 	try {

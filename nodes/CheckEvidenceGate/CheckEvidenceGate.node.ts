@@ -9,6 +9,7 @@ import {
 } from 'n8n-workflow';
 
 import type { EvidenceAnswer } from '../../ledger';
+import { inputOf, refusedCall, toolItem } from '../execution/agent-tool';
 import { callerOf } from '../execution/caller';
 import { ledgerOf, testLedger } from '../execution/credential';
 import {
@@ -68,7 +69,9 @@ interface Failure {
 }
 
 async function checkItems(this: IExecuteFunctions): Promise<INodeExecutionData[][]> {
-	const items = this.getInputData();
+	const refusedTool = refusedCall(this);
+	if (refusedTool !== null) return refusedTool;
+	const items = inputOf(this);
 	const stops = onErrorOf(this) === 'stop' && !isTool(this);
 	const caller = callerOf(this);
 	const gates = readRequests(this, items, caller);
@@ -149,10 +152,7 @@ function place(
 		const input = items[itemIndex];
 		if (isTool(context)) {
 			// only the first output reaches an agent
-			outputs[OUTPUT.passed].push({
-				json: { response: toolText(field), [fieldName]: field },
-				pairedItem: { item: itemIndex },
-			});
+			outputs[OUTPUT.passed].push(toolItem(itemIndex, toolText(field), { [fieldName]: field }));
 		} else if (hasErrorOutput && (field.status === 'refused' || field.status === 'error')) {
 			outputs[output].push(
 				errorOutputItem(itemIndex, input, String(field.message), {

@@ -10,6 +10,7 @@ import {
 } from 'n8n-workflow';
 
 import type { ClaimAnswer, Ledger } from '../../ledger';
+import { inputOf, refusedCall, toolItem, toolValue } from '../execution/agent-tool';
 import { ledgerOf, testLedger } from '../execution/credential';
 import {
 	errorOutputItem,
@@ -71,7 +72,9 @@ export class ClaimWork implements INodeType {
 
 async function claimItems(this: IExecuteFunctions): Promise<INodeExecutionData[][]> {
 	if (this.getNodeParameter('mode', 0, 'guard') === 'shadow') return await passInShadow(this);
-	const items = this.getInputData();
+	const refusedTool = refusedCall(this);
+	if (refusedTool !== null) return refusedTool;
+	const items = inputOf(this);
 	const onError = onErrorOf(this);
 	const outputs = new Outputs(this, items, onError);
 
@@ -234,7 +237,7 @@ class Outputs {
 
 	private place(output: number, itemIndex: number, fieldName: string, field: IDataObject): void {
 		const item = isTool(this.context)
-			? { json: { response: toolText(field), [fieldName]: field }, pairedItem: { item: itemIndex } }
+			? toolItem(itemIndex, toolText(field, this.context.getExecutionId()), { [fieldName]: field })
 			: withField(this.items[itemIndex], itemIndex, fieldName, field);
 		this.placed[itemIndex] = { output: isTool(this.context) ? OUTPUT.claimed : output, item };
 	}
@@ -256,13 +259,16 @@ class Outputs {
 }
 
 /** What an agent reads: the sentence, and the stored result of a duplicate. */
-function toolText(field: IDataObject): string {
-	const result =
-		field.result === undefined || field.result === null
-			? ''
-			: ` Result: ${JSON.stringify(field.result)}`;
-	return `${String(field.message)}${result}`;
+function toolText(field: IDataObject, executionId: string): string {
+	// it would wait for itself
+	if (field.status === 'in_progress' && isOwnExecution(field.owner, executionId)) {
+		return `Claimed in this very run before, by an earlier call: do the work once, and do not claim it again. The lease ends at ${String(field.lockedUntil)}.`;
+	}
+	return `${String(field.message)}${toolValue('Result', field.result ?? undefined)}`;
 }
+
+const isOwnExecution = (owner: unknown, executionId: string) =>
+	executionId !== '' && (owner as IDataObject | undefined)?.execution === executionId;
 
 async function releaseAll(
 	ledger: Ledger,

@@ -1,6 +1,7 @@
 import type { IDataObject, IExecuteFunctions, INodeExecutionData } from 'n8n-workflow';
 
 import type { ClaimAnswer } from '../../ledger';
+import { inputOf, toolItem } from '../execution/agent-tool';
 import { ledgerOf } from '../execution/credential';
 import { isTool } from '../execution/failing-closed';
 import { DEFAULT_FIELD, freeFieldName, withField } from '../execution/work-field';
@@ -23,13 +24,13 @@ interface Shadow {
  * item leaves by Claimed in the order of the input, and nothing is thrown.
  */
 export async function passInShadow(context: IExecuteFunctions): Promise<INodeExecutionData[][]> {
-	const items = context.getInputData();
+	const items = inputOf(context);
 	const shadows = await shadowsOf(context, items);
 	const claimed: INodeExecutionData[] = [];
 	for (const { itemIndex, fieldName, field } of shadows) {
 		const name = freeFieldName(items[itemIndex].json, fieldName);
 		claimed[itemIndex] = isTool(context)
-			? { json: { response: field.message, [name]: field }, pairedItem: { item: itemIndex } }
+			? toolItem(itemIndex, String(field.message), { [name]: field })
 			: withField(items[itemIndex], itemIndex, name, field);
 	}
 	const others = shadows.filter(({ field }) => field.wouldHave !== 'claimed').length;

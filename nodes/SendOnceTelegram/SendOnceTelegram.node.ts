@@ -8,6 +8,7 @@ import {
 	type INodeTypeDescription,
 } from 'n8n-workflow';
 
+import { inputOf, refusedCall, toolItem } from '../execution/agent-tool';
 import { callerOf } from '../execution/caller';
 import { ledgerOf, testLedger } from '../execution/credential';
 import {
@@ -68,7 +69,9 @@ export class SendOnceTelegram implements INodeType {
 }
 
 async function sendItems(this: IExecuteFunctions): Promise<INodeExecutionData[][]> {
-	const items = this.getInputData();
+	const refusedTool = refusedCall(this);
+	if (refusedTool !== null) return refusedTool;
+	const items = inputOf(this);
 	const onError = isTool(this) ? 'continue' : onErrorOf(this);
 	const outputs = new Outputs(this, items, onError);
 	const parameters = new Parameters(this);
@@ -193,10 +196,7 @@ class Outputs {
 
 	private put(output: number, itemIndex: number, field: string, value: IDataObject): void {
 		const item = isTool(this.context)
-			? {
-					json: { response: String(value.message), [field]: value },
-					pairedItem: { item: itemIndex },
-				}
+			? toolItem(itemIndex, String(value.message), { [field]: value })
 			: withField(this.items[itemIndex], itemIndex, field, value);
 		this.placed[itemIndex] = { output: isTool(this.context) ? OUTPUT.sent : output, item };
 	}

@@ -8,6 +8,7 @@ import {
 } from 'n8n-workflow';
 
 import { isLedgerError, type LedgerErrorCode } from '../../ledger';
+import { inputOf, refusedCall, toolItem, upToMost } from '../execution/agent-tool';
 import { callerOf } from '../execution/caller';
 import { ledgerOf, testLedger } from '../execution/credential';
 import { errorOutputItem, isTool, nodeError, onErrorOf } from '../execution/failing-closed';
@@ -40,7 +41,9 @@ export class WorkLedger implements INodeType {
 	methods = { credentialTest: { testLedger } };
 
 	async execute(this: IExecuteFunctions): Promise<INodeExecutionData[][]> {
-		const input = this.getInputData();
+		const refusedTool = refusedCall(this);
+		if (refusedTool !== null) return refusedTool;
+		const input = inputOf(this);
 		const onError = onErrorOf(this);
 		const left: INodeExecutionData[] = [];
 		for (const each of await answers(this, input, onError === 'stop')) {
@@ -50,7 +53,7 @@ export class WorkLedger implements INodeType {
 			}
 			const { item: itemIndex, problem } = each;
 			const pairedItem = { item: itemIndex };
-			if (isTool(this)) left.push({ json: { response: problem }, pairedItem });
+			if (isTool(this)) left.push(toolItem(itemIndex, problem, { status: 'error' }));
 			else if (onError === 'stop') throw nodeError(this, problem, { itemIndex });
 			else if (onError === 'errorOutput')
 				left.push(errorOutputItem(itemIndex, input[itemIndex], problem, {}));
@@ -63,12 +66,9 @@ export class WorkLedger implements INodeType {
 		}
 		if (isTool(this) && left.length === 0) {
 			// without any item the agent would get no answer at all
-			left.push({
-				json: { response: 'The ledger holds nothing like that.' },
-				pairedItem: { item: 0 },
-			});
+			left.push(toolItem(0, 'The ledger holds nothing like that.'));
 		}
-		return [left];
+		return [isTool(this) ? upToMost(left) : left];
 	}
 }
 
@@ -137,14 +137,19 @@ function leavingItem(
 	context: IExecuteFunctions,
 	{ json, binary, items }: Leaving,
 ): INodeExecutionData {
+	if (isTool(context)) return toolItem(items[0] ?? 0, toolText(json), json);
 	return {
-		json: isTool(context) ? forAgent(json) : json,
+		json,
 		...(binary === undefined ? {} : { binary }),
 		pairedItem: items.length === 1 ? { item: items[0] } : items.map((item) => ({ item })),
 	};
 }
 
-/** One text that a model can read, beside the data. */
-function forAgent(json: IDataObject): IDataObject {
-	return { response: String(json.summary ?? json.message ?? JSON.stringify(json)), ...json };
+/** What an agent reads: the sentence, the story of a work, and the address that a link was made for. */
+function toolText(json: IDataObject): string {
+	const { summary, message, story, url } = json;
+	const said = summary ?? message;
+	if (said === undefined) return JSON.stringify(json);
+	const lines = Array.isArray(story) ? story : [];
+	return [String(said), ...lines, ...(url === undefined ? [] : [url])].map(String).join('\n');
 }

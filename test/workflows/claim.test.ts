@@ -1067,10 +1067,85 @@ describe('as the tool of an agent', () => {
 			items: Array.from({ length: 5 }, () => ({ order: 'event' })),
 			nodes: [claimTool(byOrder(stage.newKind()))],
 		});
-		expect(text(ran).map((each) => each.split(' ')[0])).toEqual([
-			'Claimed,',
-			...Array.from({ length: 4 }, () => 'Running'),
+		expect(text(ran)).toEqual([
+			'Claimed, attempt 1 of 5.',
+			...Array.from({ length: 4 }, () =>
+				expect.stringMatching(/^Claimed in this very run before.*do not claim it again/),
+			),
 		]);
+		expect(ran.json('Claim Work').map((json) => workOf(json).status)).toEqual([
+			'claimed',
+			...Array.from({ length: 4 }, () => 'in_progress'),
+		]);
+	});
+
+	test('a claim that another execution holds is told as such', async () => {
+		const kind = stage.newKind();
+		await stage.run({ items: orders(1), nodes: [claim(byOrder(kind))] });
+		const ran = await stage.run({ items: orders(1), nodes: [claimTool(byOrder(kind))] });
+		expect(text(ran)).toEqual([expect.stringMatching(/^Running by execution \d+ now/)]);
+	});
+
+	test('the model reads no token, and the beginning of a large result', async () => {
+		const kind = stage.newKind();
+		const ran = await stage.run({ items: orders(1), nodes: [claimTool(byOrder(kind))] });
+		const [{ token }] = await stage.ledger.query<{ token: string }>(
+			'select token::text from idempotency.work_log where kind = $1',
+			[kind],
+		);
+		expect(JSON.stringify(ran.json('Claim Work'))).not.toContain(token);
+
+		const other = stage.newKind();
+		await stage.run({
+			items: orders(1),
+			nodes: [
+				claim(byOrder(other)),
+				step('Page', http(() => ({ page: '😀'.repeat(10_000), ticket: 12 }))),
+				complete(),
+			],
+		});
+		const again = await stage.run({ items: orders(1), nodes: [claimTool(byOrder(other))] });
+		expect(text(again)).toEqual([
+			expect.stringMatching(/^Already done at .*(😀){100}.*… \(cut: the first (3999|4000) of 20\d+ characters\)$/u),
+		]);
+		expect(JSON.stringify(again.json('Claim Work')).length).toBeLessThan(5_000);
+		expect(text(again)[0].isWellFormed()).toBe(true);
+	});
+
+	test.each([
+		['missing', {}, /^The argument "key" is missing\. Nothing was done\. Call this tool again/],
+		['null', { key: null }, /^The argument "key" is missing/],
+		['a list', { key: ['a', 'b'] }, /^The argument "key" is a list, not one text/],
+		['an object', { key: { a: 1 } }, /^The argument "key" is an object, not one text/],
+	])('an argument that is %s is answered in a sentence, and nothing is claimed', async (_, item, says) => {
+		const kind = stage.newKind();
+		const key = "={{ /*n8n-auto-generated-fromAI-override*/ $fromAI('key', `the order (one)`, 'string') }}";
+		const nodes = [claimTool({ kind, identity: 'expression', key })];
+		const ran = await stage.run({ items: [item as IDataObject], nodes });
+		expect(ran.error).toBeNull();
+		expect(text(ran)).toEqual([expect.stringMatching(says)]);
+		expect(await stage.works(kind)).toEqual([]);
+	});
+
+	test('a number for a text is read as its text, and a default stands for what is missing', async () => {
+		const kind = stage.newKind();
+		const key = (otherwise = '') => `={{ $fromAI('key', 'the order', 'string'${otherwise}) }}`;
+		const run = async (item: IDataObject, otherwise?: string) =>
+			await stage.run({
+				items: [item],
+				nodes: [claimTool({ kind, identity: 'expression', key: key(otherwise) })],
+			});
+		expect(text(await run({ key: 7 }))).toEqual(['Claimed, attempt 1 of 5.']);
+		expect(text(await run({}, ", ''"))).toEqual([expect.stringMatching(/Key.*empty/)]);
+		expect(await stage.works(kind)).toEqual(['7 running']);
+	});
+
+	test('the id that n8n gives each call is no part of the content', async () => {
+		const kind = stage.newKind();
+		const nodes = [claimTool({ kind, identity: 'content' })];
+		for (const toolCallId of ['call_1', 'call_2'])
+			await stage.run({ items: [{ note: 'same', toolCallId }], nodes });
+		expect(await stage.works(kind)).toHaveLength(1);
 	});
 
 	test.each([

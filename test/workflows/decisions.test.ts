@@ -942,6 +942,32 @@ describe('as the tool of an agent', () => {
 		expect(state).toBe('proposed');
 	});
 
+	test('Get and List tell a model the value that counts, not one that waits for approval, and no key material', async () => {
+		const kind = stage.newKind();
+		await ask({ kind, model: new Model(() => '{"refund": 4711}').chain, lookUp: { needsApproval: true } });
+		const decisionKey = await onlyKey(kind);
+		const get = async () =>
+			(await stage.run({ items: [{ decisionKey }], nodes: [decisionTool('get')] })).json('get')[0];
+		const list = async () =>
+			(
+				await stage.run({
+					items: [{}],
+					nodes: [decisionTool('list', { states: [], limit: 5, filters: { kind } })],
+				})
+			).json('list')[0];
+		for (const look of [get, list]) {
+			const waiting = await look();
+			expect(waiting.response).toMatch(/and waits for approval\.$/);
+			expect(JSON.stringify(waiting)).not.toContain('4711');
+		}
+		await stage.run({
+			items: [{ decisionKey }],
+			nodes: [decision('approve', { approver: 'ada@example.com' })],
+		});
+		for (const look of [get, list])
+			expect((await look()).response).toMatch(/approved by ada@example.com.* Decision: {"refund":4711}$/);
+	});
+
 	test('a list of nothing is told, too', async () => {
 		const ran = await stage.run({
 			items: [{}],

@@ -740,4 +740,17 @@ describe('as the tool of an agent', () => {
 		const down = await run({ items, nodes, credential: { ...stage.ledger.settings, host: '' } });
 		expect(down.json('Telegram')).toMatchObject([{ response: expect.stringMatching(/host: is empty/) }]);
 	});
+
+	test('a text that the model left out, or gave as a list, is not sent', async () => {
+		const chat = newChat();
+		const nodes = [telegramTool({ chatId: chat, text: "=Hello {{ $fromAI('text') }}" })];
+		for (const [item, says] of [
+			[{}, /^The argument "text" is missing/],
+			[{ text: ['a', 'b'] }, /^The argument "text" is a list, not one text/],
+		] as const) {
+			const ran = await run({ items: [item as IDataObject], nodes });
+			expect(ran.json('Telegram')).toMatchObject([{ response: expect.stringMatching(says) }]);
+		}
+		expect(server.deliveries(chat)).toEqual([]);
+	});
 });

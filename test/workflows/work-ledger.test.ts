@@ -907,6 +907,23 @@ describe('as a tool of an agent', () => {
 		]);
 	});
 
+	test('a long list is cut, and a work tells no payload: the model reads some pages, and how many are left', async () => {
+		const kind = stage.newKind();
+		await stage.run({
+			items: orders(...Array.from({ length: 100 }, (_, i) => i + 1)).map((item) => ({ ...item, note: 'secret of the customer' })),
+			nodes: [claim(byOrder(kind))],
+		});
+		const ran = await tool({ operation: 'list', states: [], limit: 100, filters: { kind } });
+		const read = JSON.stringify(ran.json('Work Ledger'));
+		expect(read.length).toBeLessThan(17_000);
+		expect(read).not.toContain('secret of the customer');
+		const shown = responses(ran);
+		expect(shown.length).toBeGreaterThan(10);
+		expect(shown.at(-1)).toBe(
+			`${100 - (shown.length - 1)} more are not shown. Ask for fewer at a time.`,
+		);
+	});
+
 	test.each(['stopWorkflow', 'continueRegularOutput', 'continueErrorOutput'] as const)(
 		'what cannot be done is a text, not a failure, under %s',
 		async (onError) => {
