@@ -157,7 +157,7 @@ export class Analysis {
 
 	/** The sub-workflow a node calls: its name, and what is known of it, null where it was not given. */
 	calledBy(node: WorkflowNode): ReturnType<GivenWorkflows['called']> {
-		return this.given.called(node);
+		return this.given.called(node, this.workflow);
 	}
 
 	/** The steps that call a given workflow whose effects have no claim of their own. */

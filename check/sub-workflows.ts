@@ -1,6 +1,6 @@
 import type { Analysis } from './analysis';
 import { settlesClaim } from './knowledge/own-nodes';
-import { isRecord, located, textOf, type WorkflowNode } from './workflow';
+import { isRecord, located, textOf, type Workflow, type WorkflowNode } from './workflow';
 
 /** One call of another workflow. */
 interface Call {
@@ -39,7 +39,7 @@ export function survey(analysis: Analysis): Survey {
 	const calls: Call[] = [];
 	for (const node of workflow.nodes) {
 		if (node.disabled || analysis.stepAt(node).does !== 'calls-workflow') continue;
-		const target = targetOf(node);
+		const target = targetOf(node, workflow);
 		if (target === '') continue;
 		const ways = analysis.unguardedWays(node);
 		const isTool = !analysis.standingOf(node).reached;
@@ -114,8 +114,8 @@ export class GivenWorkflows {
 	}
 
 	/** What an Execute Workflow node or a workflow tool calls; null for one whose target no text names. */
-	called(node: WorkflowNode): Called | null {
-		const target = targetOf(node);
+	called(node: WorkflowNode, within: Workflow): Called | null {
+		const target = targetOf(node, within);
 		if (target === '') return null;
 		const survey = this.named(target);
 		const shown = isRecord(node.parameters.workflowId)
@@ -152,7 +152,12 @@ export class GivenWorkflows {
 	}
 }
 
-function targetOf({ parameters }: WorkflowNode): string {
+/** A workflow that calls itself: what is called begins at its other trigger. */
+const OWN_ID = /^=\s*\{\{\s*\$workflow\.id\s*\}\}\s*$/;
+
+/** Id or name of what a node calls; '' where an expression names it. */
+function targetOf({ parameters }: WorkflowNode, { id, name }: Workflow): string {
 	const target = located(parameters.workflowId);
+	if (OWN_ID.test(target)) return id ?? name;
 	return target.startsWith('=') ? '' : target;
 }

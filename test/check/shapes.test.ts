@@ -120,6 +120,44 @@ describe('several workflows together', () => {
 		expect(plain).toEqual(['error unguarded-effect @ Create Invoice']);
 	});
 
+	test('an agent whose tool is the other half of its own workflow is read as one that calls a workflow', () => {
+		const own = { __rl: true, mode: 'id', value: '={{ $workflow.id }}' };
+		const flowOf = (claims: boolean) => {
+			const named = (name: string, type: string, parameters: object = {}) => ({
+				name,
+				type,
+				parameters,
+			});
+			const made = workflow(
+				[
+					named('Case', 'n8n-nodes-base.webhook'),
+					named('Agent', '@n8n/n8n-nodes-langchain.agent'),
+					named('Tool', '@n8n/n8n-nodes-langchain.toolWorkflow', { workflowId: own }),
+					named('Called', 'n8n-nodes-base.executeWorkflowTrigger'),
+					named('Claim Work', 'n8n-nodes-idempotency.claimWork', { kind: 'k', keyFields: 'id' }),
+					named('Refund', 'n8n-nodes-base.httpRequest', {
+						method: 'POST',
+						url: 'https://a.example/r',
+					}),
+					named('Complete Work', 'n8n-nodes-idempotency.completeWork'),
+				],
+				[
+					['Case', 'Agent'],
+					['Called', claims ? 'Claim Work' : 'Refund'],
+					['Claim Work', 'Refund'],
+					['Refund', 'Complete Work'],
+				],
+			);
+			const connections = made.connections as Record<string, object>;
+			connections.Tool = { ai_tool: [[{ node: 'Agent', type: 'ai_tool', index: 0 }]] };
+			return checkTogether(readWorkflowValue(made).workflows)[0]
+				.findings.map(short)
+				.filter((each) => /agent-tool|not-given|unguarded/.test(each));
+		};
+		expect(flowOf(true)).toEqual([]);
+		expect(flowOf(false)).toContain('error agent-tool-unguarded @ Tool');
+	});
+
 	test('what a called workflow does counts at the call: in loops, tries, schedules, behind a completion', () => {
 		expect(findingsOf('family.schedule-loop', 'family.sub-plain')).toEqual([
 			[

@@ -31,7 +31,8 @@ const read = (file: string) =>
 	JSON.parse(readFileSync(path.join(ROOT, 'workflows', file), 'utf8')) as Example;
 
 async function ownNode(type: string): Promise<INodeType> {
-	const name = type.slice(OWN.length);
+	// a node as an agent's tool is a copy of the node
+	const name = type.slice(OWN.length).replace(/Tool$/, '');
 	const folder = name.charAt(0).toUpperCase() + name.slice(1);
 	const file = path.join(ROOT, 'nodes', folder, `${folder}.node`);
 	const module = (await import(file)) as Record<string, new () => INodeType>;
