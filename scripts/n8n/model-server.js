@@ -2,7 +2,8 @@
 
 /**
  * A language model to test against: it speaks OpenAI's chat interface, answers differently every time it is asked, and
- * counts. What it is asked twice shows, because the second answer is another one.
+ * counts. What it is asked twice shows, because the second answer is another one. As the model of an agent it calls the
+ * tools that a test orders, and keeps what it read from them.
  *
  *     POST /v1/chat/completions  → {"label": "answer 1"}, then 2, … as text (or what `say` gives for that number),
  *                                  streamed where that is asked for
@@ -23,6 +24,19 @@ const MODEL = 'test-model';
  * @property {string} [finishReason] In the place of `stop`.
  * @property {string} [hold] Not before this name is released.
  * @property {number} [status] An error with this status in the place of an answer.
+ * @property {ToolCall[]} [calls] Calls of tools in the place of text, all in one turn.
+ */
+
+/**
+ * @typedef {object} ToolCall
+ * @property {string} [tool] The tool's name; where it is left out, the first that is offered.
+ * @property {unknown} arguments Sent as JSON, whatever the tool asked for.
+ */
+
+/**
+ * A request as the agent sent it.
+ *
+ * @typedef {{ messages: any[], tools: any[] }} Asked
  */
 
 /** @param {http.IncomingMessage} request @returns {Promise<any>} */
@@ -41,7 +55,7 @@ const sayLabel = (number) => JSON.stringify({ label: `answer ${number}` });
  *   it answers the nth time it is asked; another text each time.
  */
 async function startModelServer({ port = 0, say = sayLabel } = {}) {
-	/** What was said in each call. @type {string[]} */
+	/** @type {Asked[]} */
 	const asked = [];
 	/** @type {Answering[]} */
 	const ordered = [];
@@ -53,7 +67,10 @@ async function startModelServer({ port = 0, say = sayLabel } = {}) {
 	const watchers = new Map();
 
 	/** @param {string} about */
-	const calls = (about) => asked.filter((said) => said.includes(about)).length;
+	const askedAbout = (about) =>
+		asked.filter(({ messages }) => JSON.stringify(messages).includes(about));
+	/** @param {string} about */
+	const calls = (about) => askedAbout(about).length;
 
 	/** @param {string} name @returns {Promise<void>} */
 	const hold = (name) =>
@@ -71,10 +88,12 @@ async function startModelServer({ port = 0, say = sayLabel } = {}) {
 	};
 
 	/** @param {any} body @param {http.ServerResponse} response */
-	async function complete({ messages = [], stream = false }, response) {
-		asked.push(JSON.stringify(messages));
+	async function complete({ messages = [], tools = [], stream = false }, response) {
+		asked.push({ messages, tools });
 		const number = asked.length;
-		const { content, finishReason = 'stop', hold: name, status } = ordered.shift() ?? {};
+		const how = ordered.shift() ?? {};
+		const { content, hold: name, status } = how;
+		const finishReason = how.finishReason ?? (how.calls === undefined ? 'stop' : 'tool_calls');
 		if (name !== undefined) await hold(name);
 		if (status !== undefined) {
 			response.writeHead(status, { 'content-type': 'application/json' });
@@ -83,7 +102,19 @@ async function startModelServer({ port = 0, say = sayLabel } = {}) {
 			);
 			return;
 		}
-		const message = { role: 'assistant', content: content ?? say(number) };
+		const toolCalls = how.calls?.map((call, index) => ({
+			index,
+			id: `call-${number}-${index}`,
+			type: 'function',
+			function: {
+				name: call.tool ?? tools[0]?.function?.name,
+				arguments: JSON.stringify(call.arguments),
+			},
+		}));
+		const message =
+			toolCalls === undefined
+				? { role: 'assistant', content: content ?? say(number) }
+				: { role: 'assistant', content: null, tool_calls: toolCalls };
 		const id = `chatcmpl-${number}`;
 		const about = { id, created: 1, model: MODEL };
 		const usage = { prompt_tokens: 20, completion_tokens: 5, total_tokens: 25 };
@@ -139,6 +170,22 @@ async function startModelServer({ port = 0, say = sayLabel } = {}) {
 		port: address.port,
 		url: `http://127.0.0.1:${address.port}`,
 		calls,
+		/**
+		 * What the tools answered in the conversation that says this, in the order of the calls, as the model read it.
+		 *
+		 * @param {string} about @returns {string[]}
+		 */
+		read: (about) =>
+			(askedAbout(about).at(-1)?.messages ?? [])
+				.filter(({ role }) => role === 'tool')
+				.map(({ content: text }) => (typeof text === 'string' ? text : JSON.stringify(text))),
+		/**
+		 * The tools that the model was offered there.
+		 *
+		 * @param {string} about @returns {{ name: string, description: string, parameters: any }[]}
+		 */
+		offered: (about) =>
+			(askedAbout(about).at(-1)?.tools ?? []).map((/** @type {any} */ tool) => tool.function),
 		/** @param {Answering} how The next answer that is not ordered yet. */
 		order: (how) => void ordered.push(how),
 		/** @param {string} name Steps that ask for `/pause/:name` stop there from now on. */
