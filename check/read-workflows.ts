@@ -184,6 +184,7 @@ function nodeFrom(
 		onError: onErrorOf(entry),
 		retryOnFail: entry.retryOnFail === true,
 		alwaysOutputData: entry.alwaysOutputData === true,
+		executeOnce: entry.executeOnce === true,
 	};
 }
 

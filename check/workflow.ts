@@ -15,6 +15,8 @@ export interface WorkflowNode {
 	onError: OnError;
 	retryOnFail: boolean;
 	alwaysOutputData: boolean;
+	/** Only the first of its items is taken, the others are dropped. */
+	executeOnce: boolean;
 }
 
 /** What a node says by itself, wherever it stands. */

@@ -95,6 +95,7 @@ function isSettled(
 		connections.some(({ to }) => settled.has(codeOf(to, held)));
 	if (node.disabled) return leads(next, claims);
 	if (shortOf(node.type) === 'stopAndError') return true;
+	if (node.executeOnce) return false;
 	if (settles(analysis, node)) {
 		if (claims === 1) return true;
 		return leads(
@@ -113,8 +114,17 @@ function isSettled(
 		);
 	}
 	const outputs = exclusiveOutputs(node, next);
-	if (outputs === null) return leads(next, claims);
+	// what comes out in success has to be settled there; its error output is the business of failure-not-settled
+	if (outputs === null) return leads(hasErrorOutput(analysis, node) ? behind(0) : next, claims);
 	return outputs.length > 0 && outputs.every((output) => leads(behind(output), claims));
+}
+
+/** Whether what leaves by another output than the first is its failure. */
+function hasErrorOutput(analysis: Analysis, node: WorkflowNode): boolean {
+	const { does } = analysis.stepAt(node);
+	return (
+		node.onError === 'errorOutput' && ['agent', 'calls-workflow', 'reads', 'writes'].includes(does)
+	);
 }
 
 function settles(analysis: Analysis, node: WorkflowNode): boolean {
@@ -128,8 +138,8 @@ function exclusiveOutputs(node: WorkflowNode, next: readonly Connection[]): numb
 	const { type, parameters } = node;
 	if (plainType(type) === 'n8n-nodes-base.if') return [0, 1];
 	if (plainType(type) === 'n8n-nodes-base.switch') return switchOutputs(parameters);
-	// what a filter drops goes nowhere
-	if (plainType(type) === 'n8n-nodes-base.filter') return [0, -1];
+	// what they drop goes nowhere
+	if (/^n8n-nodes-base\.(?:filter|limit|removeDuplicates)$/.test(plainType(type))) return [0, -1];
 	switch (ownName(type)) {
 		case 'checkEvidenceGate':
 			return [0, 1];
@@ -176,7 +186,11 @@ function whereItEnds(
 		seen.add(at);
 		const node = analysis.workflow.nodes[at];
 		const next = analysis.graph.next[at];
+		if (node.executeOnce && !node.disabled)
+			return `: "${node.name}" takes the first item only (Execute Once)`;
 		if (next.length === 0) return `: it ends at "${node.name}"`;
+		if (hasErrorOutput(analysis, node) && next.every(({ output }) => output > 0))
+			return `: what "${node.name}" gives in success goes nowhere`;
 		const outputs = node.disabled ? null : exclusiveOutputs(node, next);
 		for (const output of outputs ?? []) {
 			if (next.some((connection) => connection.output === output)) continue;

@@ -25,7 +25,7 @@ const SWITCHED_OFF = new Set([
 const node = (type: string, parameters: Record<string, unknown> = {}, typeVersion = 1) =>
 	({
 		...{ index: 0, name: 'n', type, typeVersion, parameters, disabled: false },
-		...{ onError: 'stop', retryOnFail: false, alwaysOutputData: false },
+		...{ onError: 'stop', retryOnFail: false, alwaysOutputData: false, executeOnce: false },
 	}) satisfies WorkflowNode;
 
 /** "reads", "doubles", "converges", …; "assumed" for an effect that could not be seen. */
