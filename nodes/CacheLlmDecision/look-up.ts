@@ -4,6 +4,7 @@ import type { IDataObject, IExecuteFunctions } from 'n8n-workflow';
 import {
 	decisionKeyOf,
 	DEFAULT_VOLATILE_FIELDS,
+	isPresent,
 	parseFieldNames,
 	readField,
 	volatileBesides,
@@ -203,7 +204,7 @@ function readInput(parameters: Parameters, itemIndex: number, json: IDataObject)
 			'"Input Fields" is empty. Name the fields that the prompt uses, such as subject, text; or choose the whole item.',
 		);
 	}
-	return Object.fromEntries(
+	const asked = Object.fromEntries(
 		names.map((name) => {
 			const { found, value } = readField(json, name);
 			if (!found || value === undefined) {
@@ -214,6 +215,13 @@ function readInput(parameters: Parameters, itemIndex: number, json: IDataObject)
 			return [name, value];
 		}),
 	);
+	// all who ask about nothing would get what the model made of nothing for the first of them
+	if (!isPresent(asked)) {
+		throw new Error(
+			`${names.map((name) => `"${name}"`).join(', ')} of this item ${names.length === 1 ? 'is' : 'are'} empty, so there is nothing to ask about. Look at the step that fills ${names.length === 1 ? 'it' : 'them'}.`,
+		);
+	}
+	return asked;
 }
 
 /** Fields of the input that do not count; the list is compiled once for a batch. */

@@ -330,6 +330,23 @@ describe('what makes another question', () => {
 		await expect(onlyKey(kind)).rejects.toThrow('there are 0 questions');
 	});
 
+	test('case 101: an item whose chosen fields are all empty asks about nothing, and is refused; one of them is enough', async () => {
+		const kind = stage.newKind();
+		for (const nothing of ['', ' ', null, [], 'undefined']) {
+			const ran = await stage.run({
+				items: [{ ...MAIL, subject: nothing, text: '' }],
+				nodes: [decision('lookUp', asking(kind))],
+			});
+			expect(ran.error?.message).toContain('are empty, so there is nothing to ask about');
+		}
+		await expect(onlyKey(kind)).rejects.toThrow('there are 0 questions');
+		await stage.run({
+			items: [{ ...MAIL, subject: 0, text: '' }],
+			nodes: [decision('lookUp', asking(kind))],
+		});
+		expect(await onlyKey(kind)).toHaveLength(64);
+	});
+
 	test.each([
 		['kind', 'Decision is empty'],
 		['model', 'Model is empty'],
