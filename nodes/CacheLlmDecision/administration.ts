@@ -145,7 +145,7 @@ async function list({ ledger, parameters, itemIndex }: Call): Promise<IDataObjec
 	const given = parameters.read<IDataObject>('filters', itemIndex, {});
 	const text = (name: string) =>
 		given[name] === undefined || given[name] === '' ? undefined : String(given[name]);
-	const states = parameters.read<DecisionState[]>('states', itemIndex, []);
+	const states = parameters.chosen<DecisionState>('states', 'States', itemIndex, []);
 	const filter: DecisionFilter = {
 		states: states.length === 0 ? undefined : states,
 		kind: text('kind'),

@@ -31,6 +31,17 @@ export class Parameters {
 		return value === undefined || value === null ? '' : String(value);
 	}
 
+	/** What is chosen of several; an expression may give one of them, or several as text with commas. */
+	chosen<T extends string>(name: string, label: string, itemIndex: number, fallback: T[]): T[] {
+		const given = this.read<unknown>(name, itemIndex, fallback);
+		const list = typeof given === 'string' && given.trim() !== '' ? given.split(',') : given;
+		if (Array.isArray(list) && list.every((one) => typeof one === 'string'))
+			return list.map((one) => one.trim()) as T[];
+		throw new Error(
+			`${label} is ${given === undefined ? 'nothing' : JSON.stringify(given).slice(0, 100)}, no choice. Choose from the list, or let the expression give a list of texts.`,
+		);
+	}
+
 	/** An entry of the Options collection. */
 	option<T>(name: string, itemIndex: number, fallback: T): T {
 		const options = this.read<IDataObject>('options', itemIndex, {});

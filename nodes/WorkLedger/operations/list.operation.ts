@@ -83,7 +83,7 @@ export const list: LedgerOperation = {
 	],
 	async run({ ledger: { admin }, parameters, itemIndex }) {
 		const given = parameters.read<IDataObject>('filters', itemIndex, {});
-		const states = parameters.read<WorkState[]>('states', itemIndex, []);
+		const states = parameters.chosen<WorkState>('states', 'States', itemIndex, []);
 		const limit = readNumber(parameters, itemIndex, 'limit', {
 			label: 'Limit',
 			least: 1,

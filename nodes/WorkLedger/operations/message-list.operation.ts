@@ -70,7 +70,9 @@ export const messageList: LedgerOperation = {
 	],
 	async run({ ledger, parameters, itemIndex, caller }) {
 		const text = (name: string) => parameters.text(name, itemIndex).trim() || undefined;
-		const states = parameters.read<MessageState[]>('messageStates', itemIndex, ['unknown']);
+		const states = parameters.chosen<MessageState>('messageStates', 'States', itemIndex, [
+			'unknown',
+		]);
 		const limit = readNumber(parameters, itemIndex, 'messageLimit', {
 			label: 'Limit',
 			least: 1,
