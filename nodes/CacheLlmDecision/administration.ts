@@ -14,7 +14,7 @@ import type { Parameters } from '../execution/parameters';
 import { checkedNumber, readNumber } from '../execution/number';
 import { decisionFieldOf } from './answer';
 import type { Operation } from './outputs';
-import { parameterProblem } from '../execution/problems';
+import { isAway, parameterProblem } from '../execution/problems';
 import { checkedKey, readDecisionKey } from './read';
 
 const PAGE = 100;
@@ -47,6 +47,7 @@ export async function administer(
 	const left: INodeExecutionData[] = [];
 	const caller = callerOf(context);
 	const run = OPERATIONS[operation];
+	let away: Error | null = null;
 	for (const [itemIndex, item] of context.getInputData().entries()) {
 		const pairedItem = { item: itemIndex };
 		try {
@@ -55,6 +56,7 @@ export async function administer(
 					`Operation "${String(operation).slice(0, 50)}" is not known to this version. Choose it anew.`,
 				);
 			}
+			if (away !== null) throw away;
 			const ledger = await ledgerFor();
 			const found = await run({ ledger, parameters, itemIndex, json: item.json, caller });
 			if (!isTool(context)) {
@@ -66,12 +68,13 @@ export async function administer(
 				found.length > 0 ? found : [{ summary: 'The ledger holds nothing like that.' }];
 			left.push(...answers.map((json) => toolItem(itemIndex, toolText(json), json)));
 		} catch (error) {
+			if (isAway(error)) away = error as Error;
 			const message = parameterProblem(error);
 			const onError = onErrorOf(context);
 			if (isTool(context)) left.push(toolItem(itemIndex, message, { status: 'error' }));
 			else if (onError === 'stop') throw nodeError(context, message, { itemIndex });
 			else if (onError === 'errorOutput') left.push(errorOutputItem(itemIndex, item, message, {}));
-			else left.push({ json: { ...item.json, error: message }, pairedItem });
+			else left.push({ ...item, json: { ...item.json, error: message }, pairedItem });
 		}
 	}
 	return [isTool(context) ? upToMost(left) : left];

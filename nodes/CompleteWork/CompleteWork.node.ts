@@ -1,6 +1,6 @@
 import {
 	NodeConnectionTypes,
-	type NodeOperationError,
+	NodeOperationError,
 	type IDataObject,
 	type IExecuteFunctions,
 	type INodeExecutionData,
@@ -15,10 +15,16 @@ import {
 	errorOutputItem,
 	onErrorOf,
 	refuseEmptyFirstOutput,
+	stopOnThrow,
 	type OnError,
 } from '../execution/failing-closed';
-import { Parameters, unknownChoice } from '../execution/parameters';
-import { messageOf, problemsError, type ItemProblem } from '../execution/problems';
+import { Parameters } from '../execution/parameters';
+import {
+	messageOf,
+	parameterProblem,
+	problemsError,
+	type ItemProblem,
+} from '../execution/problems';
 import {
 	answerStatus,
 	asWorkField,
@@ -28,13 +34,14 @@ import {
 	isOpenClaim,
 	openClaimsIn,
 	withField,
+	withInputError,
 } from '../execution/work-field';
 import { warning } from '../execution/workflow-hints';
 import { failByExecution } from './fail-by-execution';
 import { ClaimSearch } from './find-claim';
 import { OUTPUT, OUTPUT_NAMES, isAccepted, settledField } from './answer';
-import { OPERATIONS, properties, type Operation } from './properties';
-import { readSettlement, settle, type Settlement } from './settle';
+import { properties, type Operation } from './properties';
+import { readOperation, readSettlement, settle, type Settlement } from './settle';
 import { passedField, recordPassed, ShadowSearch, type PassedShadow } from './shadow';
 
 export class CompleteWork implements INodeType {
@@ -60,31 +67,41 @@ export class CompleteWork implements INodeType {
 	methods = { credentialTest: { testLedger } };
 
 	async execute(this: IExecuteFunctions): Promise<INodeExecutionData[][]> {
-		const items = this.getInputData();
-		const parameters = new Parameters(this);
-		const placement = new Placement(items, onErrorOf(this), new ShadowSearch(this));
-		const ledger = await ledgerOf(this).catch((error: unknown) => {
-			items.forEach((_, i) => placement.problem(i, fieldOf(parameters, i), messageOf(error)));
-			return null;
-		});
-		if (ledger !== null) await settleItems(this, ledger, parameters, placement);
-
-		// what could be settled is settled: an effect that landed must be on record even if another item has a problem
-		if (placement.problems.length > 0 && onErrorOf(this) === 'stop') {
-			throw problemError(this, placement.problems, items.length);
+		try {
+			return await completeItems.call(this);
+		} catch (error) {
+			// whatever it is: under "Continue" n8n would send every item on as completed
+			stopOnThrow(this);
+			throw new NodeOperationError(this.getNode(), error as Error);
 		}
-		if (placement.problems.length > 0) {
-			const [{ message }] = placement.problems;
-			const { length } = placement.problems;
-			this.addExecutionHints(
-				warning(`${length} ${length === 1 ? 'item was' : 'items were'} not settled. ${message}`),
-			);
-		}
-		const outputs = placement.outputs();
-		const empty = refuseEmptyFirstOutput(this, outputs, OUTPUT_NAMES[OUTPUT.completed]);
-		if (empty !== null) throw empty;
-		return outputs;
 	}
+}
+
+async function completeItems(this: IExecuteFunctions): Promise<INodeExecutionData[][]> {
+	const items = this.getInputData();
+	const parameters = new Parameters(this);
+	const placement = new Placement(items, onErrorOf(this), new ShadowSearch(this));
+	const ledger = await ledgerOf(this).catch((error: unknown) => {
+		items.forEach((_, i) => placement.problem(i, fieldOf(parameters, i), messageOf(error)));
+		return null;
+	});
+	if (ledger !== null) await settleItems(this, ledger, parameters, placement);
+
+	// what could be settled is settled: an effect that landed must be on record even if another item has a problem
+	if (placement.problems.length > 0 && onErrorOf(this) === 'stop') {
+		throw problemError(this, placement.problems, items.length);
+	}
+	if (placement.problems.length > 0) {
+		const [{ message }] = placement.problems;
+		const { length } = placement.problems;
+		this.addExecutionHints(
+			warning(`${length} ${length === 1 ? 'item was' : 'items were'} not settled. ${message}`),
+		);
+	}
+	const outputs = placement.outputs();
+	const empty = refuseEmptyFirstOutput(this, outputs, OUTPUT_NAMES[OUTPUT.completed]);
+	if (empty !== null) throw empty;
+	return outputs;
 }
 
 /** Finds the claim of each item and settles them all in one call; each item is placed with its answer or its problem. */
@@ -95,7 +112,14 @@ async function settleItems(
 	placement: Placement,
 ): Promise<void> {
 	const items = context.getInputData();
-	const operation = parameters.read<Operation>('operation', 0, 'complete');
+	let operation: Operation;
+	try {
+		operation = readOperation(parameters);
+	} catch (error) {
+		const problem = parameterProblem(error);
+		items.forEach((_, i) => placement.problem(i, fieldOf(parameters, i), problem));
+		return;
+	}
 	const caller = callerOf(context);
 	const { shadows } = placement;
 	const search = new ClaimSearch(context, works, shadows.allInShadow());
@@ -111,7 +135,6 @@ async function settleItems(
 				continue;
 			}
 			field = named;
-			if (!OPERATIONS.includes(operation)) throw unknownChoice('Operation', operation);
 			if (operation === 'failByExecution') {
 				const execution = parameters.text('executionId', i);
 				const instance = context.getInstanceId();
@@ -190,7 +213,8 @@ class Placement {
 		}
 		this.problems.push({ itemIndex, message });
 		if (this.onError === 'errorOutput') {
-			const item = errorOutputItem(itemIndex, input, message, { [field]: { status, message } });
+			const value = withInputError(input, field, { status, message });
+			const item = errorOutputItem(itemIndex, input, message, { [field]: value });
 			this.placed[itemIndex] = { output: OUTPUT.notOwner, item };
 			return;
 		}

@@ -10,6 +10,7 @@ export const OPERATIONS = [
 	'recordReference',
 	'release',
 ] as const;
+
 export type Operation = (typeof OPERATIONS)[number];
 
 const show = (...operations: Operation[]) => ({

@@ -14,7 +14,7 @@ import { unknownChoice, type Parameters } from '../execution/parameters';
 import { readReference } from '../execution/reference';
 import { withoutOwnFields } from '../execution/work-field';
 import type { FoundClaim } from './find-claim';
-import type { Operation } from './properties';
+import { OPERATIONS, type Operation } from './properties';
 
 /** One claim to settle, with what the node says about it. */
 export interface Settlement {
@@ -28,6 +28,14 @@ export interface Settlement {
 	permanent: boolean;
 	leaseSeconds?: number;
 	warnings: string[];
+}
+
+/** Throws for a choice that an edited or imported workflow may hold. */
+export function readOperation(parameters: Parameters): Operation {
+	const chosen = parameters.text('operation', 0, 'complete');
+	const operation = OPERATIONS.find((each) => each === chosen);
+	if (operation !== undefined) return operation;
+	throw unknownChoice('Operation', chosen);
 }
 
 /** Reads what this operation needs for an item. Throws, naming the field, for what cannot be used. */

@@ -7,13 +7,12 @@ import {
 	type INodeTypeDescription,
 } from 'n8n-workflow';
 
-import { isLedgerError, type LedgerErrorCode } from '../../ledger';
 import { inputOf, refusedCall, toolItem, upToMost } from '../execution/agent-tool';
 import { callerOf } from '../execution/caller';
 import { ledgerOf, testLedger } from '../execution/credential';
 import { errorOutputItem, isTool, nodeError, onErrorOf } from '../execution/failing-closed';
 import { Parameters } from '../execution/parameters';
-import { messageOf } from '../execution/problems';
+import { isAway, messageOf } from '../execution/problems';
 import { ALL_ITEMS, earlierTries } from './earlier-tries';
 import type { AllItemsOperation, Call, Leaving, LedgerOperation, Problem } from './operation';
 import { chosenOperation, operationFields, operationProperties } from './operations';
@@ -46,7 +45,7 @@ export class WorkLedger implements INodeType {
 		const input = inputOf(this);
 		const onError = onErrorOf(this);
 		const left: INodeExecutionData[] = [];
-		for (const each of await answers(this, input, onError === 'stop')) {
+		for (const each of await answers(this, input, onError === 'stop' && !isTool(this))) {
 			if (!isProblem(each)) {
 				left.push(leavingItem(this, each));
 				continue;
@@ -73,9 +72,6 @@ export class WorkLedger implements INodeType {
 }
 
 const isProblem = (each: Leaving | Problem): each is Problem => 'problem' in each;
-
-/** A ledger that is away is asked for seconds; a thousand items would take an hour to learn the same. */
-const AWAY: ReadonlySet<LedgerErrorCode> = new Set(['unreachable', 'starting_up', 'timeout']);
 
 /** Every item's answer or problem, in order. `stop`: the first problem is the last thing that is done. */
 async function answers(
@@ -115,7 +111,7 @@ async function answers(
 		} catch (error) {
 			all.push({ item: itemIndex, problem: messageOf(error) });
 			if (stop) return all;
-			if (isLedgerError(error) && AWAY.has(error.code)) away = error.message;
+			if (isAway(error)) away = messageOf(error);
 		}
 	}
 	if (together === undefined || entries.length === 0) return all;

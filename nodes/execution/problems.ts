@@ -1,5 +1,6 @@
 import type { IExecuteFunctions, NodeOperationError } from 'n8n-workflow';
 
+import { isLedgerError, type LedgerErrorCode } from '../../ledger';
 import { nodeError } from './failing-closed';
 
 /** What is wrong with an item. */
@@ -13,6 +14,14 @@ const MOST_SHOWN = 20;
 /** What was thrown, in its own words. */
 export function messageOf(error: unknown): string {
 	return error instanceof Error ? error.message : String(error);
+}
+
+/** A ledger that is away is asked for seconds; a thousand items would take an hour to learn the same. */
+const AWAY: ReadonlySet<LedgerErrorCode> = new Set(['unreachable', 'starting_up', 'timeout']);
+
+/** Whether the next item would wait as long, for the same answer. */
+export function isAway(error: unknown): boolean {
+	return isLedgerError(error) && AWAY.has(error.code);
 }
 
 /** The same for a parameter: n8n's own words for an expression that fails ("Invalid expression") do not say which one. */

@@ -123,8 +123,8 @@ export function withInputError(
 	name: string,
 	value: IDataObject,
 ): IDataObject {
-	const before =
-		answerStatus(json[name]) === null ? undefined : (json[name] as IDataObject).inputError;
+	const replaced = json[name] as IDataObject | null | undefined;
+	const before = typeof replaced?.status === 'string' ? replaced.inputError : undefined;
 	const inputError = json.error === undefined ? before : (json.error ?? before ?? null);
 	return inputError === undefined ? value : { ...value, inputError };
 }
