@@ -208,6 +208,7 @@ export const properties: INodeProperties[] = [
 				type: 'number',
 				typeOptions: { numberPrecision: 3 },
 				default: 0,
+				description: '0 is something else than not set',
 			},
 			{
 				displayName: 'Tool Choice',
@@ -215,6 +216,7 @@ export const properties: INodeProperties[] = [
 				type: 'string',
 				default: '',
 				placeholder: 'e.g. auto',
+				description: 'Whether the model may, must or must not call a tool, in its own word',
 			},
 			{
 				displayName: 'Tools',
@@ -447,6 +449,8 @@ export const properties: INodeProperties[] = [
 		type: 'string',
 		default: '',
 		required: true,
+		placeholder: 'e.g. {{ $json.other.decisionKey }}',
+		description: 'The decision to compare with, 64 hex digits',
 		...shownFor('compare'),
 	},
 	{
@@ -466,6 +470,7 @@ export const properties: INodeProperties[] = [
 		name: 'reason',
 		type: 'string',
 		default: '',
+		placeholder: 'e.g. amount checked by phone',
 		description: 'Shown to whoever looks the decision up',
 		...shownFor('approve', 'reject'),
 	},
@@ -529,6 +534,7 @@ export const properties: INodeProperties[] = [
 				type: 'string',
 				default: '',
 				placeholder: 'e.g. classify-mail',
+				description: 'What is decided, as Look Up names it',
 			},
 			{
 				displayName: 'Execution ID',
@@ -555,6 +561,7 @@ export const properties: INodeProperties[] = [
 		type: 'number',
 		typeOptions: { minValue: 0 },
 		default: 24,
+		description: 'How far back replays are counted',
 		...shownFor('statistics'),
 	},
 	{

@@ -61,6 +61,7 @@ const ruleFields: INodeProperties[] = [
 			},
 		],
 		default: 'present',
+		description: 'What the record has to show',
 	},
 	{
 		displayName: 'Field',
@@ -96,6 +97,7 @@ const ruleFields: INodeProperties[] = [
 			{ name: 'Equal', value: 'eq' },
 		],
 		default: 'gte',
+		description: 'How the field has to stand to the value',
 		...forChecks('number', 'date'),
 	},
 	{
@@ -270,6 +272,7 @@ export const properties: INodeProperties[] = [
 			{ name: 'One Step', value: 'list', description: 'One list of rules; all have to hold' },
 		],
 		default: 'list',
+		description: 'Whether records take one step, or climb from stage to stage',
 	},
 	{
 		displayName: 'Rules',
@@ -313,6 +316,7 @@ export const properties: INodeProperties[] = [
 			},
 		],
 		default: 'value',
+		description: 'The stage whose evidence the record needs',
 		displayOptions: { show: { mode: ['ladder'] } },
 	},
 	{
@@ -366,7 +370,7 @@ export const properties: INodeProperties[] = [
 				name: 'field',
 				type: 'string',
 				default: DEFAULT_FIELD,
-				description: 'Name of the field that this node adds to the item',
+				description: 'Name of the field that is added to each item',
 			},
 			{
 				displayName: 'Need the Evidence of Lower Stages',

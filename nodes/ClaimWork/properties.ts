@@ -89,7 +89,8 @@ export const properties: INodeProperties[] = [
 			},
 		],
 		default: 'fields',
-		description: 'What counts as the same work',
+		description:
+			'What counts as the same work. Too narrow, and a redelivery is done again; too wide, and new work is taken for a duplicate.',
 	},
 	{
 		displayName: 'Key Fields',
@@ -167,7 +168,7 @@ export const properties: INodeProperties[] = [
 			},
 		],
 		default: 'forever',
-		description: 'How long finished work is remembered',
+		description: 'How long finished work is remembered. What is repeated after that is done again.',
 	},
 	{
 		displayName: 'Kind That Ends It',
@@ -201,6 +202,7 @@ export const properties: INodeProperties[] = [
 			{ name: 'Seconds', value: 'seconds' },
 		],
 		default: 'days',
+		description: 'Of the time above',
 		displayOptions: { show: { window: ['duration'] } },
 	},
 	{
@@ -222,7 +224,8 @@ export const properties: INodeProperties[] = [
 			{
 				name: 'Nothing',
 				value: 'nothing',
-				description: 'It is dropped. A webhook that waits for an answer then gets an empty one.',
+				description:
+					'It is dropped. A webhook that answers when the last node finishes then fails with status 500, and its sender repeats.',
 			},
 		],
 		default: 'original',
@@ -282,7 +285,7 @@ export const properties: INodeProperties[] = [
 				typeOptions: { minValue: 1, maxValue: 1000000 },
 				default: 5,
 				description:
-					'How often work is tried before it is dead and waits for a person. Keeps work that kills its run from doing so for ever.',
+					'How often work is tried before it is dead and waits for a person. Keeps work that kills its run from doing so for ever. Failed work is tried again by its next delivery, or by a Work Ledger Trigger (Retry Due).',
 			},
 			{
 				displayName: 'Decision Carried Out',
@@ -298,7 +301,8 @@ export const properties: INodeProperties[] = [
 				name: 'field',
 				type: 'string',
 				default: DEFAULT_FIELD,
-				description: 'Name of the field that is added to each item',
+				description:
+					'Name of the field that is added to each item. Choose another where items have a field of this name already.',
 			},
 			{
 				displayName: 'Fields That Must Not Change',
@@ -418,6 +422,7 @@ export const properties: INodeProperties[] = [
 				name: 'runId',
 				type: 'string',
 				default: '',
+				placeholder: 'e.g. nightly 2026-01-31',
 				description:
 					'Names a business run (a nightly batch) in the ledger. Never part of the identity: a new run is not new work.',
 			},

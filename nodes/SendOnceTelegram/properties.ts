@@ -50,6 +50,7 @@ export const properties: INodeProperties[] = [
 		typeOptions: { rows: 4 },
 		default: '',
 		required: true,
+		placeholder: 'e.g. Order {{ $json.order }} is paid',
 		description:
 			'Sent as it stands, unless a parse mode is chosen under Options. A text longer than 4,096 characters goes out in parts.',
 		...shown({ operation: ['message'] }),
@@ -69,6 +70,7 @@ export const properties: INodeProperties[] = [
 			{ name: 'URL', value: 'url', description: 'Telegram fetches it from a public address' },
 		],
 		default: 'binary',
+		description: 'Where the file comes from',
 		...shown(withMedia),
 	},
 	{
@@ -86,6 +88,8 @@ export const properties: INodeProperties[] = [
 		type: 'string',
 		default: '',
 		required: true,
+		placeholder: 'e.g. {{ $json.photo.file_id }}',
+		description: 'As Telegram gave it to this bot: each bot has IDs of its own for a file',
 		...shown({ ...withMedia, source: ['fileId'] }),
 	},
 	{
@@ -131,6 +135,8 @@ export const properties: INodeProperties[] = [
 		type: 'number',
 		typeOptions: { minValue: 0 },
 		default: 24,
+		description:
+			'Longer than any sender repeats: what comes again after it goes out as a second copy',
 		...shown({ window: ['duration'] }),
 	},
 	{
@@ -145,6 +151,7 @@ export const properties: INodeProperties[] = [
 			{ name: 'Seconds', value: 'seconds' },
 		],
 		default: 'hours',
+		description: 'Of the time above',
 		...shown({ window: ['duration'] }),
 	},
 	{
@@ -189,7 +196,14 @@ export const properties: INodeProperties[] = [
 						displayName: 'Button',
 						name: 'button',
 						values: [
-							{ displayName: 'Label', name: 'text', type: 'string', default: '' },
+							{
+								displayName: 'Label',
+								name: 'text',
+								type: 'string',
+								default: '',
+								placeholder: 'e.g. Approve',
+								description: 'What stands on the button',
+							},
 							{
 								displayName: 'Does',
 								name: 'does',
@@ -199,6 +213,7 @@ export const properties: INodeProperties[] = [
 									{ name: 'Send a Callback', value: 'callback_data' },
 								],
 								default: 'url',
+								description: 'What happens when somebody presses it',
 							},
 							{
 								displayName: 'Address or Callback Data',
@@ -212,6 +227,7 @@ export const properties: INodeProperties[] = [
 								name: 'sameRow',
 								type: 'boolean',
 								default: false,
+								description: 'Whether it stands beside the button before it, not below',
 							},
 						],
 					},
@@ -237,6 +253,7 @@ export const properties: INodeProperties[] = [
 				name: 'fileName',
 				type: 'string',
 				default: '',
+				placeholder: 'e.g. invoice-1001.pdf',
 				description: 'Instead of the name of the binary data',
 				displayOptions: { show: { '/operation': ['document', 'photo'], '/source': ['binary'] } },
 			},
@@ -308,6 +325,7 @@ export const properties: INodeProperties[] = [
 				name: 'replyTo',
 				type: 'string',
 				default: '',
+				placeholder: 'e.g. {{ $json.message.message_id }}',
 				description: 'The message in the same chat that this one answers',
 			},
 			{
@@ -322,6 +340,7 @@ export const properties: INodeProperties[] = [
 				name: 'threadId',
 				type: 'string',
 				default: '',
+				placeholder: 'e.g. 12',
 				description: 'The topic of a forum (message_thread_id)',
 			},
 			{

@@ -15,7 +15,7 @@ import { Parameters } from '../execution/parameters';
 import { isAway, messageOf } from '../execution/problems';
 import { ALL_ITEMS, earlierTries } from './earlier-tries';
 import type { AllItemsOperation, Call, Leaving, LedgerOperation, Problem } from './operation';
-import { chosenOperation, operationFields, operationProperties } from './operations';
+import { chosenOperation, operationFields, operationProperties, SUBTITLE } from './operations';
 import { whichCheckpoint } from './which-checkpoint';
 import { whichWork } from './which-work';
 
@@ -26,7 +26,7 @@ export class WorkLedger implements INodeType {
 		icon: { light: 'file:work-ledger.svg', dark: 'file:work-ledger.dark.svg' },
 		group: ['transform'],
 		version: 1,
-		subtitle: '={{ $parameter["operation"] + ": " + $parameter["resource"] }}',
+		subtitle: SUBTITLE,
 		description:
 			'Look into the ledger and put right what failed: explain, list, replay, resolve, purge',
 		defaults: { name: 'Work Ledger' },

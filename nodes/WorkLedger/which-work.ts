@@ -33,6 +33,7 @@ export const whichWork: INodeProperties[] = [
 			},
 		],
 		default: 'item',
+		description: 'How the work is named that is meant',
 		displayOptions: { show: shown },
 	},
 	{
@@ -41,6 +42,8 @@ export const whichWork: INodeProperties[] = [
 		type: 'string',
 		default: '',
 		required: true,
+		placeholder: 'e.g. {{ $json.work.workId }}',
+		description: 'The 64 hex digits that Claim Work puts on the item',
 		displayOptions: { show: { ...shown, whichWork: ['id'] } },
 	},
 	{
@@ -50,6 +53,7 @@ export const whichWork: INodeProperties[] = [
 		default: '',
 		required: true,
 		placeholder: 'e.g. invoice',
+		description: 'The kind of the work, as it stands on its Claim Work',
 		displayOptions: { show: { ...shown, whichWork: ['key'] } },
 	},
 	{
@@ -58,6 +62,7 @@ export const whichWork: INodeProperties[] = [
 		type: 'string',
 		default: 'v1',
 		required: true,
+		description: 'The version of the work, as it stands on its Claim Work',
 		displayOptions: { show: { ...shown, whichWork: ['key'] } },
 	},
 	{

@@ -23,6 +23,7 @@ export const properties: INodeProperties[] = [
 			},
 		],
 		default: 'dead_letter',
+		description: 'What starts an execution',
 	},
 	{
 		displayName:
@@ -60,6 +61,7 @@ export const properties: INodeProperties[] = [
 		],
 		default: ['dead', 'held', 'unknown'],
 		required: true,
+		description: 'What counts as a dead letter here',
 		displayOptions: { show: { event: ['dead_letter'] } },
 	},
 	{
@@ -92,7 +94,7 @@ export const properties: INodeProperties[] = [
 				name: 'field',
 				type: 'string',
 				default: DEFAULT_FIELD,
-				description: 'Name of the field that is added to the item, as on Claim Work',
+				description: 'Name of the field that is added to each item, as on Claim Work',
 				displayOptions: { show: { '/event': ['retry_due'] } },
 			},
 			{

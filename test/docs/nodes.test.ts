@@ -24,6 +24,8 @@ const NODES = [
 
 interface Names {
 	displayName: string;
+	/** Every setting at any depth with what the panel says of it. */
+	said: Array<[setting: string, text: string]>;
 	/** Everything with a name: settings at any depth, and their choices. */
 	all: string[];
 	/** Settings of the panel and of its collections, without notices. */
@@ -58,6 +60,10 @@ async function namesOf(folder: string): Promise<Names> {
 	const { displayName, properties, outputNames } = new module[folder]().description;
 	return {
 		displayName,
+		said: deep(properties)
+			.filter(({ type }) => type !== 'notice' && type !== 'collection')
+			.filter(isSetting)
+			.map((property): [string, string] => [property.displayName, saidOf(property)]),
 		all: deep(properties)
 			.filter(({ type }) => type !== 'notice')
 			.flatMap((property) => [
@@ -73,12 +79,30 @@ async function namesOf(folder: string): Promise<Names> {
 	};
 }
 
+const sentence = (text: string) => (/[.?!:]$/.test(text) ? text : `${text}.`);
+
+/** What the panel says of a setting, as the last column of its page's table has it. */
+function saidOf({ displayName, type, description, options }: INodeProperties): string {
+	const choices =
+		type === 'options' || type === 'multiOptions'
+			? ((options ?? []) as INodePropertyOptions[])
+			: [];
+	const listed = choices.map(({ name, description: what }) =>
+		what === undefined ? `_${name}_` : `_${name}_ (${what.replace(/\.$/, '')})`,
+	);
+	const own = description === undefined || description === displayName ? '' : sentence(description);
+	return [own, listed.join(' · ')].filter((text) => text !== '').join(' ');
+}
+
 /** Spelling that prose may choose: capitals, and the unit behind a setting's name. */
 const plain = (name: string) =>
 	name
 		.replace(/\*\*|_/g, '')
 		.replace(/ \((Seconds|Hours|Days|Minutes|Rows|JSON|Ms)\)$/i, '')
 		.toLowerCase();
+
+/** Rules of a stage are those of the one step. */
+const INNER = ['Rules'];
 
 const under = (table: Table, heading: string) => table.under.includes(heading);
 
@@ -99,6 +123,18 @@ describe.each(NODES)('%s', (folder, file) => {
 		expect(names.settings.filter((name) => !listed.includes(name))).toEqual([]);
 		expect(listed.filter((name) => !names.all.includes(name))).toEqual([]);
 		expect(listed.length).toBeGreaterThan(4);
+	});
+
+	test('its page says of every setting what the panel says', () => {
+		const rows = tables(reference)
+			.filter((table) => under(table, 'All settings'))
+			.flatMap((table) => table.rows.map((row) => [row[0].split(' → ').at(-1), row.at(-1)]));
+		const missing = names.said.filter(
+			([setting, text]) => !rows.some(([first, last]) => first === setting && last === text),
+		);
+		// a list within a list is told once
+		expect(missing.filter(([setting]) => !INNER.includes(setting))).toEqual([]);
+		expect(names.said.length).toBeGreaterThan(4);
 	});
 
 	test('its page lists every operation, and no other', () => {

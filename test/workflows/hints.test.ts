@@ -7,19 +7,16 @@ import { CacheLlmDecision } from '../../nodes/CacheLlmDecision/CacheLlmDecision.
 import { CheckEvidenceGate } from '../../nodes/CheckEvidenceGate/CheckEvidenceGate.node';
 import { ClaimWork } from '../../nodes/ClaimWork/ClaimWork.node';
 import { CompleteWork } from '../../nodes/CompleteWork/CompleteWork.node';
+import { WorkLedger } from '../../nodes/WorkLedger/WorkLedger.node';
 import { claim, complete, http, step, type Link, type NodeOfTest } from './run-workflow';
 import { WorkflowStage, byOrder, orders } from './stage';
 
-/**
- * The hints of a node as it stands in the editor. n8n keeps this in its editor (`getNodeHints`), which asks the workflow's
- * expression engine for each condition, without any data before the first run.
- */
-function shown(type: INodeType, parameters: IDataObject): string[] {
-	const { description } = type;
+/** What an expression of the description gives in the editor, without any data before the first run. */
+function evaluated(type: INodeType, parameters: IDataObject, expression: string): unknown {
 	const node = {
 		id: '1',
 		name: 'Node',
-		type: description.name,
+		type: type.description.name,
 		typeVersion: 1,
 		position: [0, 0],
 		parameters,
@@ -34,18 +31,14 @@ function shown(type: INodeType, parameters: IDataObject): string[] {
 			getKnownTypes: () => ({}),
 		},
 	});
-	return (description.hints ?? [])
+	return workflow.expression.getParameterValue(expression, null, 0, 0, 'Node', [], 'manual', {});
+}
+
+/** The hints of a node, as n8n's editor asks for them (`getNodeHints` there). */
+function shown(type: INodeType, parameters: IDataObject): string[] {
+	return (type.description.hints ?? [])
 		.filter(({ displayCondition }) => {
-			const display: unknown = workflow.expression.getParameterValue(
-				displayCondition as string,
-				null,
-				0,
-				0,
-				'Node',
-				[],
-				'manual',
-				{},
-			);
+			const display = evaluated(type, parameters, displayCondition as string);
 			if (typeof display !== 'boolean') throw new Error(`no boolean: ${String(display)}`);
 			return display;
 		})
@@ -132,6 +125,40 @@ describe('before a run', () => {
 		[{ operation: 'list' }, false],
 	])('a question that is not complete: %j', (parameters, expected) => {
 		expect(shown(new CacheLlmDecision(), parameters)).toHaveLength(expected ? 1 : 0);
+	});
+
+	test.each<[string, INodeType, IDataObject, string]>([
+		[
+			'the contract in one sentence',
+			new ClaimWork(),
+			{ kind: 'invoice', keyFields: 'order_id' },
+			'invoice v1 by order_id, forever, duplicates get the original',
+		],
+		[
+			'another contract',
+			new ClaimWork(),
+			{
+				...{ kind: 'mail', identity: 'content', window: 'duration', windowAmount: 2 },
+				response: 'nothing',
+			},
+			'mail v1 by content, for 2 days, duplicates get nothing',
+		],
+		['what is done with a claim', new CompleteWork(), { operation: 'extend' }, 'extend lease'],
+		['an operation', new WorkLedger(), {}, 'Work: Explain'],
+		[
+			'an operation by its name',
+			new WorkLedger(),
+			{ resource: 'work', operation: 'releaseByForce' },
+			'Work: Release by Force',
+		],
+		[
+			'an operation of another version',
+			new WorkLedger(),
+			{ resource: 'work', operation: 'explode' },
+			'explode',
+		],
+	])('the subtitle says %s', (_, type, parameters, expected) => {
+		expect(evaluated(type, parameters, String(type.description.subtitle))).toBe(expected);
 	});
 
 	test('that failed work waits for somebody stands where it is failed, unless it is given up', () => {

@@ -107,6 +107,16 @@ export const operationProperties: INodeProperties[] = [
 	),
 ];
 
+/** What the node does, in the words of its panel; a choice of another version as it stands. */
+export const SUBTITLE = `={{ (${JSON.stringify(
+	Object.fromEntries(
+		OPERATIONS.map(({ resource, option }) => [
+			`${resource} ${String(option.value)}`,
+			`${RESOURCES.find(({ value }) => value === resource)?.name}: ${option.name}`,
+		]),
+	),
+)})[$parameter["resource"] + " " + $parameter["operation"]] || $parameter["operation"] }}`;
+
 export const operationFields: INodeProperties[] = OPERATIONS.flatMap(
 	({ properties }) => properties,
 );

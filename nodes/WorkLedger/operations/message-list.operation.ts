@@ -39,6 +39,7 @@ export const messageList: LedgerOperation = {
 			name: 'chat',
 			type: 'string',
 			default: '',
+			placeholder: 'e.g. 123456789',
 			description: 'Empty: all chats. A group that has moved is found by its old ID, too.',
 			...shownFor('message', 'list'),
 		},

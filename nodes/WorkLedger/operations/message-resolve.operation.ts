@@ -46,6 +46,7 @@ export const messageResolve: LedgerOperation = {
 			name: 'messageId',
 			type: 'string',
 			default: '',
+			placeholder: 'e.g. 4711',
 			description: 'Its number in the chat, if you know it',
 			displayOptions: {
 				show: { resource: ['message'], operation: ['resolve'], arrived: ['yes'] },

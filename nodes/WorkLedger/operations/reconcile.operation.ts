@@ -49,6 +49,7 @@ const properties: INodeProperties[] = [
 		type: 'string',
 		default: 'v1',
 		required: true,
+		description: 'The version of the works, as it stands on their Claim Work',
 		...shown,
 	},
 	{
@@ -110,6 +111,7 @@ const properties: INodeProperties[] = [
 		default: '',
 		required: true,
 		placeholder: 'e.g. metadata.work_id',
+		description: 'Name of the field in which the record holds the work ID',
 		...shownIf({ namedBy: ['workId'] }),
 	},
 	{
@@ -131,6 +133,7 @@ const properties: INodeProperties[] = [
 		type: 'number',
 		typeOptions: { minValue: 0 },
 		default: 7,
+		description: 'Works that were done in so many days before now',
 		...shownIf({ range: ['last'] }),
 	},
 	{

@@ -18,6 +18,7 @@ export const statistics: LedgerOperation = {
 			name: 'statisticsKind',
 			type: 'string',
 			default: '',
+			placeholder: 'e.g. invoice',
 			description: 'Empty: all kinds',
 			...shownFor('work', 'statistics'),
 		},
@@ -27,6 +28,7 @@ export const statistics: LedgerOperation = {
 			type: 'number',
 			typeOptions: { minValue: 0 },
 			default: 24,
+			description: 'How far back the decision log is counted',
 			...shownFor('work', 'statistics'),
 		},
 		{
