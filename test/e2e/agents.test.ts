@@ -396,7 +396,7 @@ test('n8n is killed while the model holds a tool’s answer, and between effect 
 		expect(responses(unknown.read)).toEqual([expect.stringMatching(/^Held for review/)]);
 		expect(await invoiceServer.invoices(`${id}-unanswered`)).toHaveLength(1);
 	}
-});
+}, 240_000);
 
 describe('guarded-agent-tool.json', () => {
 	let systems: Awaited<ReturnType<typeof startDecisionSystems>>;
