@@ -124,7 +124,7 @@ describe('shadow mode', () => {
 		['a lease that is no number', { options: { leaseSeconds: 'soon' } }, 'Lease'],
 		['a kind with a colon', { kind: 'a:b' }, ':'],
 		['a key that changes', { identity: 'expression', key: '={{ $execution.id }}' }, 'execution'],
-		['an unknown window', { window: 'sometimes' }, 'window.mode'],
+		['an unknown window', { window: 'sometimes' }, 'Remember'],
 		['a field that is taken', { options: { field: 'customer' } }, 'customer'],
 	])('lets items through with %s', async (_, more, word) => {
 		const ran = await stage.run({
