@@ -53,8 +53,8 @@ begin
 		end if;
 		insert into decision_log (work_id, event, outcome, generation, attempt, token, fired, checked)
 		values (p_work_id, 'claim', 'claimed', 1, 1, p_token, t.caller, t.checked);
-		return query select 0, p_work_id, 'claimed', 'running', 1, 1, p_token, v_now + t.lease, null::timestamptz,
-			null::text, null::text, null::json, null::text, null::timestamptz, null::jsonb, '{}'::jsonb;
+		return next row(0, p_work_id, 'claimed', 'running', 1, 1, p_token, v_now + t.lease, null, null, null, null, null, null, null,
+			'{}')::claim_answer;
 		return;
 	end if;
 

@@ -12,8 +12,14 @@ set lock_timeout = '10s'
 set enable_seqscan = off
 as $$
 declare
-	v_work work_log;
+	v_kind text;
+	v_key text;
+	v_generation integer;
+	v_attempt integer;
+	v_external_ref text;
+	v_completed_at timestamptz;
 	v_late boolean;
+	v_more jsonb;
 begin
 	-- the token must be in the condition: "where state = 'running'" alone lets a stale owner complete.
 	-- The clock is read in the statement, so that after a wait for the row's lock it is read again.
@@ -24,15 +30,19 @@ begin
 		prior_result = null, settled_by = 'owner', outcome_known = true,
 		last_error = null
 	where w.work_id = p_work_id and hold_standing(w, p_token) = 'owner' and w.external_ref is null
-	returning w.* into v_work;
+	returning w.kind, w.key, w.generation, w.attempt, w.external_ref, w.completed_at, w.locked_until <= w.completed_at
+	into v_kind, v_key, v_generation, v_attempt, v_external_ref, v_completed_at, v_late;
 
 	if found then
-		v_late := v_work.locked_until <= v_work.completed_at;
 		insert into decision_log (work_id, event, outcome, generation, attempt, token, fired, detail, external_ref)
-		values (p_work_id, 'complete', 'completed', v_work.generation, v_work.attempt, p_token, p_options -> 'caller',
-			case when v_late then '{"late": true}'::jsonb end, v_work.external_ref);
-		return query select * from hold_reply(0, p_work_id, v_work, 'completed',
-			case when v_late then '{"late": true}'::jsonb else '{}'::jsonb end);
+		values (p_work_id, 'complete', 'completed', v_generation, v_attempt, p_token, p_options -> 'caller',
+			case when v_late then '{"late": true}'::jsonb end, v_external_ref);
+		v_more := jsonb_strip_nulls(jsonb_build_object('kind', v_kind, 'key', v_key));
+		if v_late then
+			v_more := v_more || '{"late": true}';
+		end if;
+		return next row(0, p_work_id, 'completed', 'done', v_generation, v_attempt, null, null, null, v_external_ref,
+			v_completed_at, null, v_more)::hold_answer;
 		return;
 	end if;
 

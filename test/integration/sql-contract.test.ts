@@ -96,6 +96,24 @@ describe('the contract in plain SQL', () => {
 		});
 	});
 
+	test('an option that is null is left out', async () => {
+		const { workId, token } = newWork();
+		const options = {
+			...{ kind: 'invoice', version: null, window: { mode: 'forever' }, lease_s: null },
+			...{ on_lapse: null, max_attempts: null, backoff_base_s: null, backoff_cap_s: null },
+			...{ poll: null, shadow: null },
+		};
+		await ask(`select * from idempotency.claim_work($1, null, $2, null, null, $3::jsonb)`, [
+			workId,
+			token,
+			JSON.stringify(options),
+		]);
+		expect(await stage.row({ workId })).toMatchObject({
+			...{ version: 'v1', lease_s: 3600, on_lapse: 'run_again' },
+			...{ max_attempts: 5, backoff_base_s: 30, backoff_cap_s: 3600 },
+		});
+	});
+
 	test('sha256("invoice:v1:1001") made by the database is the same work as the package\'s', async () => {
 		const [{ work_id: workId }] = await ask(
 			`select encode(sha256('invoice:v1:1001'), 'hex') as work_id`,
@@ -198,6 +216,24 @@ describe('the contract in plain SQL', () => {
 			'window',
 		],
 		['a window without a mode', '{"kind": "k", "window": {}}', 'window'],
+		['an unknown option', '{"kind": "k", "lease": "?"}', 'unknown option: lease'],
+		['an empty kind', '{"kind": ""}', 'kind'],
+		['a kind with ":"', '{"kind": "a:b"}', 'kind'],
+		['an empty version', '{"kind": "k", "version": ""}', 'version'],
+		['a version with ":"', '{"kind": "k", "version": "v:1"}', 'version'],
+		['a lease of nothing', '{"kind": "k", "lease_s": 0}', 'lease_s'],
+		['a lease above a year', '{"kind": "k", "lease_s": 31622401}', 'lease_s'],
+		['an unknown policy', '{"kind": "k", "on_lapse": "shrug"}', 'on_lapse'],
+		['a policy kept for shadow mode', '{"kind": "k", "on_lapse": "shadow"}', 'on_lapse'],
+		['no attempts', '{"kind": "k", "max_attempts": 0}', 'max_attempts'],
+		['too many attempts', '{"kind": "k", "max_attempts": 1000001}', 'max_attempts'],
+		['a pause below 0', '{"kind": "k", "backoff_base_s": -1}', 'backoff_base_s'],
+		['a pause that is NaN', '{"kind": "k", "backoff_base_s": "NaN"}', 'backoff_base_s'],
+		['a longest pause above a year', '{"kind": "k", "backoff_cap_s": 31622401}', 'backoff_cap_s'],
+		['a longest pause below 0', '{"kind": "k", "backoff_cap_s": -1}', 'backoff_cap_s'],
+		['a caller that is a list', '{"kind": "k", "caller": []}', 'caller'],
+		['a caller that is null', '{"kind": "k", "caller": null}', 'caller'],
+		['an unknown field of the caller', '{"kind": "k", "caller": {"who": "me"}}', 'caller'],
 	])('%s is refused by name with 22023', async (_, options, name) => {
 		const { workId, token } = newWork();
 		await expect(
