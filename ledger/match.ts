@@ -14,7 +14,7 @@ const ABSENT = 'absent';
  */
 export function matchDigests(
 	record: Record<string, unknown>,
-	fieldNames: string[],
+	fieldNames: readonly string[],
 ): Record<string, string> {
 	return Object.fromEntries(
 		fieldNames.map((name) => {

@@ -138,6 +138,11 @@ export const NOTHING_KNOWN: Omit<HoldAnswer, 'workId' | 'status' | 'reason'> = {
 	waitsForDelivery: false,
 };
 
+let lastTime = { text: '', utc: '' };
+
 export function utc(time: string | null): string | null {
-	return time === null ? null : new Date(time).toISOString();
+	if (time === null) return null;
+	// all works of a statement have the same lease end, or time of completion
+	if (time !== lastTime.text) lastTime = { text: time, utc: new Date(time).toISOString() };
+	return lastTime.utc;
 }

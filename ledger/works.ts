@@ -149,6 +149,8 @@ export class Works {
 		policy: ClaimPolicy,
 		wait: WaitOptions,
 	): Promise<ClaimAnswer[]> {
+		// looked for before anything is collected: a batch has thousands
+		if (!answers.some(({ status }) => status === 'in_progress')) return answers;
 		const deadline = performance.now() + wait.seconds * 1000;
 		let pause = FIRST_POLL_MS;
 		for (;;) {
@@ -188,12 +190,14 @@ export class Works {
 		// chunk by chunk: the texts of all results together may fill the memory
 		function* prepared() {
 			for (const item of items) {
+				const { workId, token, externalRef = null } = item;
 				const { text, warnings } = resultText(item.result);
-				const problem = referenceProblem(item.externalRef);
+				const problem = referenceProblem(externalRef);
 				yield {
-					...item,
+					workId,
+					token,
 					text,
-					externalRef: problem === null ? (item.externalRef ?? null) : null,
+					externalRef: problem === null ? externalRef : null,
 					// the effect has landed: it is completed all the same
 					warnings:
 						problem === null ? warnings : [...warnings, `${problem} No reference was stored.`],
@@ -220,7 +224,8 @@ export class Works {
 							],
 						);
 			holdAnswers(rows, chunk.length).forEach((answer, i) => {
-				answers.push({ ...answer, warnings: chunk[i].warnings });
+				answer.warnings = chunk[i].warnings;
+				answers.push(answer);
 			});
 		}
 		return answers;

@@ -1,4 +1,5 @@
 const HEX_64 = /^[0-9a-f]{64}$/;
+const SUBJECTS = ['workId', 'decisionKey', 'recordId', 'messageRef'];
 
 /**
  * Whether a value was put on an item by one of this package's nodes (`work`, `decision`, …): it
@@ -16,8 +17,7 @@ export function isOwnField(value: unknown): boolean {
 		return false;
 	}
 	return (
-		typeof own(value, 'status') === 'string' &&
-		['workId', 'decisionKey', 'recordId', 'messageRef'].some((name) => isHash(own(value, name)))
+		typeof own(value, 'status') === 'string' && SUBJECTS.some((name) => isHash(own(value, name)))
 	);
 }
 

@@ -187,6 +187,9 @@ function hintsOf(
 class Outputs {
 	private readonly placed: Array<{ output: number; item: INodeExecutionData } | undefined>;
 	private readonly hints = new Set<string>();
+	// asked once: n8n copies the node for each who asks
+	private readonly isTool: boolean;
+	private readonly mode: string;
 
 	constructor(
 		private readonly context: IExecuteFunctions,
@@ -194,6 +197,8 @@ class Outputs {
 		private readonly onError: OnError,
 	) {
 		this.placed = new Array(items.length);
+		this.isTool = isTool(context);
+		this.mode = context.getMode();
 	}
 
 	answer(
@@ -202,9 +207,9 @@ class Outputs {
 		response: Request['response'],
 		maxAttempts: number,
 	): void {
-		const field = workFieldOf(claim, answer, this.context.getMode(), maxAttempts);
+		const field = workFieldOf(claim, answer, this.mode, maxAttempts);
 		for (const hint of claim.hints) this.hints.add(hint);
-		if (answer.status === 'duplicate' && response === 'nothing' && !isTool(this.context)) return;
+		if (answer.status === 'duplicate' && response === 'nothing' && !this.isTool) return;
 		if (answer.status === 'duplicate' && response === 'error') {
 			this.placeFailure(claim.itemIndex, claim.field, field);
 			return;
@@ -236,15 +241,15 @@ class Outputs {
 	}
 
 	private place(output: number, itemIndex: number, fieldName: string, field: IDataObject): void {
-		const item = isTool(this.context)
+		const item = this.isTool
 			? toolItem(itemIndex, toolText(field, this.context.getExecutionId()), { [fieldName]: field })
 			: withField(this.items[itemIndex], itemIndex, fieldName, field);
-		this.placed[itemIndex] = { output: isTool(this.context) ? OUTPUT.claimed : output, item };
+		this.placed[itemIndex] = { output: this.isTool ? OUTPUT.claimed : output, item };
 	}
 
 	/** What is no claim leaves by Error where the node has that output, else by Needs Attention; never by Claimed. */
 	private placeFailure(itemIndex: number, fieldName: string, field: IDataObject): void {
-		if (this.onError === 'errorOutput' && !isTool(this.context)) {
+		if (this.onError === 'errorOutput' && !this.isTool) {
 			this.placed[itemIndex] = {
 				output: OUTPUT.needsAttention,
 				item: errorOutputItem(itemIndex, this.items[itemIndex], String(field.message), {

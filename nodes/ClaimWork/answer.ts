@@ -46,41 +46,36 @@ export function workFieldOf(
 		generation: answer.generation,
 		attempt: answer.attempt,
 	};
-	const add = (values: IDataObject) => {
-		for (const [name, value] of Object.entries(values)) {
-			if (value !== null && value !== undefined && value !== false) field[name] = value;
-		}
+	const add = (name: string, value: unknown) => {
+		if (value === null || value === undefined || value === false) return;
+		if (Array.isArray(value) && value.length === 0) return;
+		field[name] = value as IDataObject[string];
 	};
 	if (answer.status === 'claimed') {
-		add({
-			token: answer.token,
-			lockedUntil: answer.lockedUntil,
-			keyFields: claim.keyFields.length > 0 ? claim.keyFields : null,
-			previousOutcome: answer.previousOutcome,
-			lastError: answer.lastError,
-			previousOwner: answer.owner as IDataObject | null,
-		});
+		add('token', answer.token);
+		add('lockedUntil', answer.lockedUntil);
+		// each item its own list: a step behind may change it
+		add('keyFields', [...claim.keyFields]);
+		add('previousOutcome', answer.previousOutcome);
+		add('lastError', answer.lastError);
+		add('previousOwner', answer.owner);
 	} else {
-		add({
-			lockedUntil: answer.lockedUntil,
-			nextAttemptAt: answer.nextAttemptAt,
-			completedAt: answer.completedAt,
-			externalRef: answer.externalRef,
-			lastError: answer.lastError,
-			owner: answer.owner as IDataObject | null,
-			otherWorkflow: answer.otherWorkflow,
-			resultPurged: answer.resultPurged,
-			late: answer.late,
-			mismatch: answer.mismatch.length > 0 ? answer.mismatch : null,
-		});
+		add('lockedUntil', answer.lockedUntil);
+		add('nextAttemptAt', answer.nextAttemptAt);
+		add('completedAt', answer.completedAt);
+		add('externalRef', answer.externalRef);
+		add('lastError', answer.lastError);
+		add('owner', answer.owner);
+		add('otherWorkflow', answer.otherWorkflow);
+		add('resultPurged', answer.resultPurged);
+		add('late', answer.late);
+		add('mismatch', answer.mismatch);
 	}
 	// a duplicate says what the original's result was, also when that was null
 	if (answer.status === 'duplicate') field.result = (answer.result ?? null) as IDataObject;
-	add({
-		canonical: claim.canonical,
-		hints: claim.hints.length > 0 ? claim.hints : null,
-		warnings: claim.warnings.length > 0 ? claim.warnings : null,
-	});
+	add('canonical', claim.canonical);
+	add('hints', claim.hints);
+	add('warnings', claim.warnings);
 	return field;
 }
 

@@ -12,6 +12,7 @@ import {
 	readField,
 	RACE_SPACE,
 	volatileSources,
+	type Caller,
 	type ClaimItem,
 	type ClaimPolicy,
 	type ClaimWindow,
@@ -58,7 +59,7 @@ export interface Claim {
 	identity: WorkIdentity;
 	item: ClaimItem;
 	/** Names of the key fields, where the key was read by name. */
-	keyFields: string[];
+	keyFields: readonly string[];
 	field: string;
 	hints: string[];
 	warnings: string[];
@@ -100,13 +101,16 @@ export interface Request {
 export function readRequest(context: IExecuteFunctions, items: INodeExecutionData[]): Request {
 	const parameters = new Parameters(context);
 	const caller = callerOf(context);
-	const groups = new Map<string, ClaimGroup>();
-	const seen = new Map<string, { terms: string; round: number }>();
 	const refused: Refused[] = [];
 	const volatile = volatileParameters(parameters);
 	const response = parameters.read<Response>('response', 0, 'original');
 	const mode = parameters.read<string>('mode', 0, 'guard');
 	const shadow = mode === 'shadow';
+	const readTerms = termsReader(parameters, caller, shadow);
+	/** The group that a work's latest claim went into. */
+	const seen = new Map<string, ClaimGroup>();
+	/** By terms and round. */
+	const groups = new Map<Terms, ClaimGroup[]>();
 
 	items.forEach((input, itemIndex) => {
 		let field = DEFAULT_FIELD;
@@ -119,11 +123,11 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 			}
 			if (!MODES.includes(mode)) throw unknownChoice('Mode', mode);
 			if (!RESPONSES.includes(response)) throw unknownChoice('A Duplicate Gets', response);
-			const onLapse = parameters.read<OnLapse>('onLapse', itemIndex, 'run_again');
-			if (!LAPSES.includes(onLapse)) throw unknownChoice('If a Run Dies Halfway', onLapse);
 			const scope = readScope(parameters, itemIndex, caller.mode);
 			// what an earlier answer here said (Busy came back) is not part of the work
-			const json = withoutFields(input.json, [field]);
+			const json = Object.hasOwn(input.json, field)
+				? withoutFields(input.json, [field])
+				: input.json;
 			const { identity, parts, keyFields } =
 				parameters.read<string>('identity', itemIndex, 'fields') === 'ledger'
 					? ledgersWork(input.json, field, scope)
@@ -132,48 +136,13 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 				field = DEFAULT_FIELD;
 				throw otherClaim(named, open);
 			}
-			const option = (name: string, fallback: number, range: NumberRange) =>
-				inRange(parameters.option<unknown>(name, itemIndex, fallback), range);
-			const policy: NodePolicy = {
-				kind: identity.kind,
-				version: identity.version,
-				window: readWindow(parameters, itemIndex, scope.apart),
-				onLapse,
-				leaseSeconds: option('leaseSeconds', 3600, {
-					label: 'Lease (Seconds)',
-					least: 0.001,
-					most: MOST_SECONDS,
-				}),
-				maxAttempts: option('maxAttempts', 5, {
-					label: 'Attempts',
-					least: 1,
-					most: 1_000_000,
-					whole: true,
-				}),
-				backoffBaseSeconds: option('backoffBaseSeconds', 30, {
-					label: 'Retry After, at First',
-					least: 0,
-					most: MOST_SECONDS,
-				}),
-				backoffCapSeconds: option('backoffCapSeconds', 3600, {
-					label: 'Retry After, at Most',
-					least: 0,
-					most: MOST_SECONDS,
-				}),
-				caller: { ...caller, runId: readRunId(parameters, itemIndex) },
-				shadow,
-			};
-			const waitSeconds = inRange(parameters.read<unknown>('wait', itemIndex, 0), {
-				label: 'Wait for Running Work',
-				least: 0,
-				most: 600,
-			});
+			const terms = readTerms(itemIndex, identity, scope.apart);
 			const payload =
 				!shadow && parameters.option('storePayload', itemIndex, true)
 					? payloadText(json)
 					: { text: null, warnings: [] };
 
-			const matchFields = parseFieldNames(parameters.optionText('matchFields', itemIndex));
+			const matchFields = parameters.optionFieldNames('matchFields', itemIndex);
 			const absent = matchFields.filter((name) => !readField(json, name).found);
 			if (absent.length > 0) {
 				payload.warnings.push(
@@ -182,20 +151,8 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 			}
 
 			const isOwn = open !== undefined;
-			const terms = JSON.stringify([policy, waitSeconds, isOwn]);
-			const before = seen.get(identity.workId);
-			const round =
-				before === undefined ? 0 : before.terms === terms ? before.round : before.round + 1;
-			seen.set(identity.workId, { terms, round });
-			const groupKey = `${round} ${terms}`;
-			const group = groups.get(groupKey) ?? {
-				round,
-				policy,
-				waitSeconds,
-				freshTokens: !isOwn,
-				claims: [],
-			};
-			groups.set(groupKey, group);
+			const group = groupFor(groups, isOwn ? terms.ofOwnClaims : terms, seen.get(identity.workId));
+			seen.set(identity.workId, group);
 			group.claims.push({
 				itemIndex,
 				identity,
@@ -206,7 +163,7 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 					// the claim that came with the item is answered "claimed" again, as long as it runs
 					token: open?.token ?? randomUUID(),
 					payload: payload.text,
-					match: matchDigests(json, matchFields),
+					match: matchFields.length === 0 ? undefined : matchDigests(json, matchFields),
 					decisionKey: readDecision(parameters, itemIndex, json),
 				},
 				keyFields,
@@ -227,10 +184,102 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 	});
 
 	return {
-		groups: [...groups.values()].sort((a, b) => a.round - b.round),
+		groups: [...groups.values()].flat().sort((a, b) => a.round - b.round),
 		refused,
 		response,
 	};
+}
+
+/** What a claim is made under, besides its key. The same object for all items that agree in it. */
+interface Terms {
+	policy: NodePolicy;
+	waitSeconds: number;
+	freshTokens: boolean;
+	/** The same for claims that came with their items. */
+	ofOwnClaims: Terms;
+}
+
+/** Parameters that terms are read from, besides kind and version. */
+const TERMS_PARAMETERS = 'window windowAmount windowUnit windowKind onLapse wait options'.split(
+	' ',
+);
+
+/** Reads an item's terms, and no more often than they can differ. What it gives throws for a value that is out of range. */
+function termsReader(
+	parameters: Parameters,
+	caller: Caller,
+	shadow: boolean,
+): (itemIndex: number, identity: WorkIdentity, apart: boolean) => Terms {
+	const areFixed = TERMS_PARAMETERS.every((name) => !parameters.isExpression(name));
+	const known = new Map<string, Terms>();
+	let last: Terms | null = null;
+	return (itemIndex, { kind, version }, apart) => {
+		if (areFixed && last?.policy.kind === kind && last.policy.version === version) return last;
+		const option = (name: string, fallback: number, range: NumberRange) =>
+			inRange(parameters.option<unknown>(name, itemIndex, fallback), range);
+		const policy: NodePolicy = {
+			kind,
+			version,
+			window: readWindow(parameters, itemIndex, apart),
+			onLapse: readOnLapse(parameters, itemIndex),
+			leaseSeconds: option('leaseSeconds', 3600, {
+				label: 'Lease (Seconds)',
+				least: 0.001,
+				most: MOST_SECONDS,
+			}),
+			maxAttempts: option('maxAttempts', 5, {
+				label: 'Attempts',
+				least: 1,
+				most: 1_000_000,
+				whole: true,
+			}),
+			backoffBaseSeconds: option('backoffBaseSeconds', 30, {
+				label: 'Retry After, at First',
+				least: 0,
+				most: MOST_SECONDS,
+			}),
+			backoffCapSeconds: option('backoffCapSeconds', 3600, {
+				label: 'Retry After, at Most',
+				least: 0,
+				most: MOST_SECONDS,
+			}),
+			caller: { ...caller, runId: readRunId(parameters, itemIndex) },
+			shadow,
+		};
+		const waitSeconds = inRange(parameters.read<unknown>('wait', itemIndex, 0), {
+			label: 'Wait for Running Work',
+			least: 0,
+			most: 600,
+		});
+		const text = JSON.stringify([policy, waitSeconds]);
+		last = known.get(text) ?? newTerms(policy, waitSeconds);
+		known.set(text, last);
+		return last;
+	};
+}
+
+function newTerms(policy: NodePolicy, waitSeconds: number): Terms {
+	const ofOwnClaims = { policy, waitSeconds, freshTokens: false } as Terms;
+	ofOwnClaims.ofOwnClaims = ofOwnClaims;
+	return { policy, waitSeconds, freshTokens: true, ofOwnClaims };
+}
+
+/** The group of these terms; for a work that came before under other terms, one that is sent after that claim's. */
+function groupFor(
+	groups: Map<Terms, ClaimGroup[]>,
+	terms: Terms,
+	before: ClaimGroup | undefined,
+): ClaimGroup {
+	let ofTerms = groups.get(terms);
+	if (ofTerms === undefined) groups.set(terms, (ofTerms = []));
+	let round = 0;
+	if (before !== undefined) round = ofTerms.includes(before) ? before.round : before.round + 1;
+	let group = ofTerms.find((each) => each.round === round);
+	if (group === undefined) {
+		const { policy, waitSeconds, freshTokens } = terms;
+		ofTerms.push((group = { round, policy, waitSeconds, freshTokens, claims: [] }));
+	}
+	return group;
 }
 
 /** A leap year; of leases and delays. */
@@ -281,11 +330,12 @@ function inSpace(kind: string, apart: boolean): string {
 	return apart && kind !== '' ? `${kind}${TEST_SPACE}` : kind;
 }
 
+const PLAIN_READING: ReadingOptions = Object.freeze({});
+
 function readReading(parameters: Parameters, itemIndex: number): ReadingOptions {
-	const chosen = parameters.option<unknown>('reading', itemIndex, []);
-	return Object.fromEntries(
-		(Array.isArray(chosen) ? chosen : []).map((name) => [String(name), true]),
-	);
+	const chosen = parameters.option<unknown>('reading', itemIndex, null);
+	if (!Array.isArray(chosen) || chosen.length === 0) return PLAIN_READING;
+	return Object.fromEntries(chosen.map((name) => [String(name), true]));
 }
 
 /** A list that a person may have emptied on purpose; undefined where the option is not set. */
@@ -299,7 +349,7 @@ function ledgersWork(
 	json: IDataObject,
 	field: string,
 	scope: ClaimScope,
-): { identity: WorkIdentity; parts: KeyPart[]; keyFields: string[] } {
+): { identity: WorkIdentity; parts: KeyPart[]; keyFields: readonly string[] } {
 	const named = asWorkField(json[field]);
 	const workId = named?.workId ?? json.workId ?? json.work_id;
 	if (typeof workId !== 'string' || !/^[0-9a-f]{64}$/.test(workId)) {
@@ -364,11 +414,11 @@ function identify(
 	itemIndex: number,
 	json: IDataObject,
 	scope: { kind: string; version: string },
-): { identity: WorkIdentity; parts: KeyPart[]; keyFields: string[] } {
+): { identity: WorkIdentity; parts: KeyPart[]; keyFields: readonly string[] } {
 	const reading = readReading(parameters, itemIndex);
 	switch (parameters.read<string>('identity', itemIndex, 'fields')) {
 		case 'fields': {
-			const names = parseFieldNames(parameters.text('keyFields', itemIndex));
+			const names = parameters.fieldNames('keyFields', itemIndex);
 			const parts = names.map((name) => {
 				const { found, value } = readField(json, name);
 				if (!found) refuseNoName(parameters, 'keyFields', 'Key Fields', name);
@@ -392,7 +442,7 @@ function identify(
 			return { identity, parts: [{ name, value }], keyFields: [] };
 		}
 		case 'content': {
-			const names = parseFieldNames(parameters.text('contentFields', itemIndex));
+			const names = parameters.fieldNames('contentFields', itemIndex);
 			const content =
 				names.length === 0
 					? json
@@ -499,6 +549,12 @@ function otherClaim(field: string, open: OpenField): Refusal {
 		'field_clash',
 		`The item already holds an open claim in "${field}" (${open.kind ?? 'work'} ${open.key ?? open.workId}), whose token would be lost. Choose another name in the option "Field Name".`,
 	);
+}
+
+function readOnLapse(parameters: Parameters, itemIndex: number): OnLapse {
+	const onLapse = parameters.read<OnLapse>('onLapse', itemIndex, 'run_again');
+	if (!LAPSES.includes(onLapse)) throw unknownChoice('If a Run Dies Halfway', onLapse);
+	return onLapse;
 }
 
 function readWindow(parameters: Parameters, itemIndex: number, apart: boolean): ClaimWindow {

@@ -168,7 +168,8 @@ async function settleItems(
 
 	try {
 		const answers = await settle(works, operation, settlements, caller);
-		for (const [i, own] of byItem(settlements, answers)) {
+		for (const own of byItem(settlements, answers)) {
+			const i = own[0].settlement.itemIndex;
 			const { field } = own[0].settlement;
 			const accepted = own.every(({ answer }) => isAccepted(answer));
 			const value = settledField(operation, own, asWorkField(items[i].json[field]));
@@ -254,15 +255,16 @@ function fieldOf(parameters: Parameters, itemIndex: number): string {
 	}
 }
 
+/** The claims of each item stand one behind another. */
 function byItem(
 	settlements: Settlement[],
 	answers: HoldAnswer[],
-): Map<number, Array<{ settlement: Settlement; answer: HoldAnswer }>> {
-	const grouped = new Map<number, Array<{ settlement: Settlement; answer: HoldAnswer }>>();
+): Array<Array<{ settlement: Settlement; answer: HoldAnswer }>> {
+	const grouped: Array<Array<{ settlement: Settlement; answer: HoldAnswer }>> = [];
 	settlements.forEach((settlement, k) => {
-		const own = grouped.get(settlement.itemIndex) ?? [];
-		own.push({ settlement, answer: answers[k] });
-		grouped.set(settlement.itemIndex, own);
+		const one = { settlement, answer: answers[k] };
+		if (k > 0 && settlements[k - 1].itemIndex === settlement.itemIndex) grouped.at(-1)?.push(one);
+		else grouped.push([one]);
 	});
 	return grouped;
 }

@@ -46,29 +46,28 @@ function singleField(
 		workId: answer.workId,
 		state: answer.state,
 	};
-	const values: IDataObject = {
-		kind: answer.kind ?? settlement.claim.kind,
-		key: answer.key ?? settlement.claim.key,
-		version: before?.version,
-		keyFields: before?.keyFields,
-		fingerprint: before?.fingerprint,
-		generation: answer.generation,
-		attempt: answer.attempt,
-		externalRef: answer.externalRef,
-		completedAt: answer.completedAt,
-		lockedUntil: answer.lockedUntil,
-		nextAttemptAt: answer.nextAttemptAt,
-		lastError: answer.lastError,
-		late: answer.late || null,
-		repeated: answer.repeated || null,
-		differs: answer.differs.length > 0 ? answer.differs : null,
-		reason: answer.reason,
-		warnings: [...settlement.warnings, ...answer.warnings],
+	const add = (name: string, value: IDataObject[string]) => {
+		if (value === null || value === undefined) return;
+		if (Array.isArray(value) && value.length === 0) return;
+		field[name] = value;
 	};
-	for (const [name, value] of Object.entries(values)) {
-		if (value !== null && value !== undefined && !(Array.isArray(value) && value.length === 0))
-			field[name] = value;
-	}
+	add('kind', answer.kind ?? settlement.claim.kind);
+	add('key', answer.key ?? settlement.claim.key);
+	add('version', before?.version);
+	add('keyFields', before?.keyFields);
+	add('fingerprint', before?.fingerprint);
+	add('generation', answer.generation);
+	add('attempt', answer.attempt);
+	add('externalRef', answer.externalRef);
+	add('completedAt', answer.completedAt);
+	add('lockedUntil', answer.lockedUntil);
+	add('nextAttemptAt', answer.nextAttemptAt);
+	add('lastError', answer.lastError);
+	add('late', answer.late || null);
+	add('repeated', answer.repeated || null);
+	add('differs', answer.differs);
+	add('reason', answer.reason);
+	add('warnings', [...settlement.warnings, ...answer.warnings]);
 	// what stands in the ledger, where it is not what this item offered
 	if (answer.differs.includes('result') || (!isAccepted(answer) && answer.result !== null)) {
 		field.result = answer.result as IDataObject;

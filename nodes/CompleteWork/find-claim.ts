@@ -63,7 +63,8 @@ export interface GivenClaim {
 export class ClaimSearch {
 	private claimNodes: ClaimNode[] | null = null;
 	private readonly completeNodes = new Set<string>();
-	private claimedItems: Map<string, [string, ClaimedItem]> | null = null;
+	/** By token, with the node that claimed. */
+	private claimedItems: Map<string, ClaimedItem & { by: string }> | null = null;
 	private openClaim: Promise<OpenClaim | null> | null = null;
 	private readonly worksByKey = new Map<string, Map<string, ClaimedItem>>();
 
@@ -232,18 +233,15 @@ export class ClaimSearch {
 				for (const { json: item } of this.allItems(node.name)) {
 					const claimed = claimOn(item, fieldName);
 					if (claimed !== null) {
-						this.claimedItems.set(`${claimed.workId} ${claimed.token}`, [
-							node.name,
-							{ field: claimed, item },
-						]);
+						this.claimedItems.set(claimed.token, { field: claimed, item, by: node.name });
 					}
 				}
 			}
 		}
-		const [nodeName, claimed] = this.claimedItems.get(`${field.workId} ${field.token}`) ?? [];
-		return nodeName === undefined || claimed === undefined
-			? null
-			: this.swapProblem(nodeName, claimed, json, fieldName);
+		const claimed = this.claimedItems.get(field.token);
+		return claimed?.field.workId === field.workId
+			? this.swapProblem(claimed.by, claimed, json, fieldName)
+			: null;
 	}
 
 	/** All items of a node; none where it did not run. */
@@ -355,8 +353,13 @@ export function answerOn(json: IDataObject, fieldName: string): unknown {
 /** The claim on an item of Claim Work: in the field that is asked for, else in the one the node added, its last. */
 function claimOn(json: IDataObject, fieldName: string): OpenField | null {
 	const asked = answerOn(json, fieldName);
-	const candidates = answerStatus(asked) === null ? Object.values(json).reverse() : [asked];
-	const field = asWorkField(candidates.find((value) => answerStatus(value) !== null));
+	const answer =
+		answerStatus(asked) === null
+			? Object.values(json)
+					.reverse()
+					.find((value) => answerStatus(value) !== null)
+			: asked;
+	const field = asWorkField(answer);
 	return field !== null && isOpenClaim(field) ? field : null;
 }
 

@@ -139,19 +139,20 @@ export async function settle(
 	settlements: Settlement[],
 	caller: Caller,
 ): Promise<HoldAnswer[]> {
-	const byClaim = new Map<string, Settlement[]>();
-	for (const settlement of settlements) {
+	const groups: Settlement[][] = [];
+	const byClaim = new Map<string, number>();
+	const groupOf = settlements.map((settlement) => {
 		const { workId, token } = settlement.claim;
-		const same = byClaim.get(`${workId} ${token}`);
-		if (same === undefined) byClaim.set(`${workId} ${token}`, [settlement]);
-		else same.push(settlement);
-	}
-	const groups = [...byClaim.values()];
+		const claim = `${workId} ${token}`;
+		const at = byClaim.get(claim) ?? groups.push([]) - 1;
+		byClaim.set(claim, at);
+		groups[at].push(settlement);
+		return at;
+	});
 	const offered = groups.map(together);
 	boundSharedResults(groups, offered);
 	const answers = await send(works, operation, offered, caller);
-	const answerTo = new Map(groups.flatMap((group, k) => group.map((one) => [one, answers[k]])));
-	return settlements.map((settlement) => answerTo.get(settlement) as HoldAnswer);
+	return groupOf.map((at) => answers[at]);
 }
 
 /** What the items of one claim say as one: all results as a list, and the first reference. */
@@ -183,9 +184,15 @@ function together(group: Settlement[]): Settlement {
  */
 function boundSharedResults(groups: Settlement[][], offered: Settlement[]): void {
 	const claimsOfItem = new Map<number, number>();
-	for (const { itemIndex } of groups.flat()) {
-		claimsOfItem.set(itemIndex, (claimsOfItem.get(itemIndex) ?? 0) + 1);
+	let most = 1;
+	for (const group of groups) {
+		for (const { itemIndex } of group) {
+			const claims = (claimsOfItem.get(itemIndex) ?? 0) + 1;
+			claimsOfItem.set(itemIndex, claims);
+			most = Math.max(most, claims);
+		}
 	}
+	if (most === 1) return;
 	const bounded = new Map<string, unknown>();
 	groups.forEach((group, k) => {
 		const copies = group.reduce(
@@ -215,21 +222,51 @@ async function send(
 	settlements: Settlement[],
 	caller: Caller,
 ): Promise<HoldAnswer[]> {
-	const items = settlements.map((s) => ({ ...s, workId: s.claim.workId, token: s.claim.token }));
 	switch (operation) {
 		case 'complete':
-			return await works.complete(items, caller);
+			return await works.complete(
+				settlements.map(({ claim: { workId, token }, result, externalRef }) => ({
+					workId,
+					token,
+					result,
+					externalRef,
+				})),
+				caller,
+			);
 		case 'fail':
-			return await works.fail(items, caller);
+			return await works.fail(
+				settlements.map(({ claim: { workId, token }, error, landed, permanent }) => ({
+					workId,
+					token,
+					error,
+					landed,
+					permanent,
+				})),
+				caller,
+			);
 		case 'recordReference':
 			return await works.recordReference(
-				items.map((item) => ({ ...item, externalRef: item.externalRef ?? '' })),
+				settlements.map(({ claim: { workId, token }, externalRef }) => ({
+					workId,
+					token,
+					externalRef: externalRef ?? '',
+				})),
 				caller,
 			);
 		case 'extend':
-			return await works.extend(items, caller);
+			return await works.extend(
+				settlements.map(({ claim: { workId, token }, leaseSeconds }) => ({
+					workId,
+					token,
+					leaseSeconds,
+				})),
+				caller,
+			);
 		case 'release':
-			return await works.release(items, caller);
+			return await works.release(
+				settlements.map(({ claim: { workId, token } }) => ({ workId, token })),
+				caller,
+			);
 		case 'failByExecution':
 			return [];
 	}
@@ -251,7 +288,9 @@ function readResult(parameters: Parameters, json: IDataObject, itemIndex: number
 		case 'expression':
 			return parameters.read<unknown>('resultValue', itemIndex, null) ?? null;
 		default: {
-			const { error, ...rest } = withoutOwnFields(json);
+			const result = withoutOwnFields(json);
+			if (!Object.hasOwn(result, 'error')) return result;
+			const { error, ...rest } = result;
 			return error === undefined || error === null ? rest : { ...rest, error };
 		}
 	}

@@ -46,10 +46,8 @@ export function answerStatus(value: unknown): string | null {
 
 /** Whether an answer was given in shadow mode, where nothing is kept from passing. */
 export function isShadow(answer: unknown): boolean {
-	return (
-		answerStatus(answer) === 'shadow' ||
-		(answerStatus(answer) !== null && (answer as IDataObject).shadow === true)
-	);
+	const status = answerStatus(answer);
+	return status === 'shadow' || (status !== null && (answer as IDataObject).shadow === true);
 }
 
 /** Whether the field holds a claim that its owner can still complete. */
@@ -107,14 +105,12 @@ export function withField(
 	name: string,
 	value: IDataObject,
 ): INodeExecutionData {
-	return {
-		...(input.binary === undefined ? {} : { binary: input.binary }),
-		json: {
-			...withoutFields(input.json, ['error', name]),
-			[name]: withInputError(input, name, value),
-		},
-		pairedItem: { item: itemIndex },
-	};
+	// one copy of each item: a batch has thousands
+	const json = withoutFields(input.json, ['error', name]);
+	json[name] = withInputError(input, name, value);
+	const item: INodeExecutionData = { json, pairedItem: { item: itemIndex } };
+	if (input.binary !== undefined) item.binary = input.binary;
+	return item;
 }
 
 /** The field with the error that came with the item, or that moved into the field before. */
@@ -130,20 +126,24 @@ export function withInputError(
 }
 
 export function withoutFields(json: IDataObject, names: string[]): IDataObject {
-	return Object.fromEntries(Object.entries(json).filter(([name]) => !names.includes(name)));
+	const rest = { ...json };
+	// what this package put there is the last one, and V8 takes that off in no time
+	for (const name of names) if (Object.hasOwn(rest, name)) delete rest[name];
+	return rest;
 }
 
 /** The item's own data, without what this package put on it or on the items that it was put together from. */
 export function withoutOwnFields(json: IDataObject): IDataObject {
-	return Object.fromEntries(
-		Object.entries(json).flatMap(([name, value]) => {
-			if (isOwnField(value) || isAnswerAboutSeveral(value)) return [];
-			if (!Array.isArray(value)) return [[name, value]];
-			const list: unknown[] = value;
-			if (list.length > 0 && list.every(isOwnField)) return [];
-			return [[name, list.some(holdsOwnField) ? list.map(withoutItsOwnFields) : value]];
-		}),
-	) as IDataObject;
+	const rest = { ...json };
+	for (const [name, value] of Object.entries(rest)) {
+		if (typeof value !== 'object' || value === null) continue;
+		if (isOwnField(value) || isAnswerAboutSeveral(value)) delete rest[name];
+		if (!Array.isArray(value)) continue;
+		const list: unknown[] = value;
+		if (list.length > 0 && list.every(isOwnField)) delete rest[name];
+		else if (list.some(holdsOwnField)) rest[name] = list.map(withoutItsOwnFields) as IDataObject[];
+	}
+	return rest;
 }
 
 function isAnswerAboutSeveral(value: unknown): boolean {

@@ -305,7 +305,7 @@ function startNodes(checkout, access) {
 	/** @param {object} identity @returns {Side} */
 	const side = (identity) => {
 		const claim = engine.claim({ kind: KIND, version: VERSION, ...identity });
-		const items = (/** @type {Work[]} */ works) => works.map((work) => JSON.parse(work.payload));
+		const items = (/** @type {Work[]} */ works) => works.map((work) => work.order);
 		return {
 			tables: LEDGER_TABLES,
 			async fire(works) {

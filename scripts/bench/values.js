@@ -15,7 +15,8 @@ const VERSION = 'v1';
  * @property {string} workId
  * @property {string} key
  * @property {string} token
- * @property {string} payload JSON text
+ * @property {object} order The item, as it comes in
+ * @property {string} payload Its JSON text
  * @property {object} result
  * @property {string} externalRef
  */
@@ -27,22 +28,24 @@ function makeWork() {
 	const number = ++made;
 	const key = `ORD-${100_000 + number}`;
 	const cents = 1_000 + ((number * 7_919) % 90_000);
+	const order = {
+		order_id: key,
+		event: 'order.paid',
+		created_at: '2026-03-14T09:26:53.589Z',
+		currency: 'EUR',
+		total: cents / 100,
+		customer: { id: `C-${number % 5_000}`, name: 'Zoë Müller', email: 'zoe@example.com' },
+		lines: [
+			{ sku: `SKU-${number % 700}`, quantity: 2, price: cents / 200 },
+			{ sku: 'SHIPPING', quantity: 1, price: 4.9 },
+		],
+	};
 	return {
 		workId: createHash('sha256').update(`${KIND}:${VERSION}:${key}`).digest('hex'),
 		key,
 		token: randomUUID(),
-		payload: JSON.stringify({
-			order_id: key,
-			event: 'order.paid',
-			created_at: '2026-03-14T09:26:53.589Z',
-			currency: 'EUR',
-			total: cents / 100,
-			customer: { id: `C-${number % 5_000}`, name: 'Zoë Müller', email: 'zoe@example.com' },
-			lines: [
-				{ sku: `SKU-${number % 700}`, quantity: 2, price: cents / 200 },
-				{ sku: 'SHIPPING', quantity: 1, price: 4.9 },
-			],
-		}),
+		order,
+		payload: JSON.stringify(order),
 		result: {
 			invoice: { id: `inv_${randomUUID()}`, number: `2026-${number}`, status: 'issued' },
 			total: cents / 100,
