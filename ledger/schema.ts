@@ -105,12 +105,13 @@ async function pointsElsewhere(
 	client: Pick<PoolClient, 'query'>,
 	schema: string,
 ): Promise<boolean> {
-	// the name may stand there with or without quotes (quote_all_identifiers)
+	// quote_all_identifiers decides how the name was written there, and how quote_ident writes it now
 	const { rows } = await client.query(
 		`select true from pg_catalog.pg_proc p, unnest(p.proconfig) setting
 		where p.pronamespace = to_regnamespace($1) and p.proname = 'claim_work' and starts_with(setting, 'search_path=')
 			and not starts_with(setting || ',', 'search_path=' || quote_ident($2) || ',')
-			and not starts_with(setting || ',', 'search_path=' || $1 || ',')`,
+			and not starts_with(setting || ',', 'search_path=' || $1 || ',')
+			and not ($2 ~ '^[a-z_][a-z0-9_$]*$' and starts_with(setting || ',', 'search_path=' || $2 || ','))`,
 		[quotedIdentifier(schema), schema],
 	);
 	return rows.length > 0;

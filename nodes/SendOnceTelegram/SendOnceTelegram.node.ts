@@ -49,8 +49,13 @@ export class SendOnceTelegram implements INodeType {
 		usableAsTool: true,
 		credentials: [
 			// eslint-disable-next-line @n8n/community-nodes/no-credential-reuse, @n8n/community-nodes/valid-credential-references -- n8n's own: people have it already, its base URL included, and a second place for the same token would be worse
-			{ name: 'telegramApi', required: true },
-			{ name: 'idempotencyLedgerApi', required: true, testedBy: 'testLedger' },
+			{ name: 'telegramApi', displayName: 'Telegram Bot', required: true },
+			{
+				name: 'idempotencyLedgerApi',
+				displayName: 'Idempotency Ledger',
+				required: true,
+				testedBy: 'testLedger',
+			},
 		],
 		properties,
 	};
