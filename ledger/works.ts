@@ -430,6 +430,8 @@ export class Works {
 	}
 }
 
+const FOREVER = JSON.stringify({ mode: 'forever' });
+
 function claimOptions(policy: ClaimPolicy): string {
 	for (const name of [
 		'leaseSeconds',
@@ -450,17 +452,19 @@ function claimOptions(policy: ClaimPolicy): string {
 			);
 		}
 	}
+	// reading an option costs the server a few microseconds in every claim: what is the contract's default is left out
+	const unless = <T>(usual: T, given: T | undefined) => (given === usual ? undefined : given);
 	return JSON.stringify({
 		kind: policy.kind,
-		version: policy.version,
-		window: policy.window,
-		on_lapse: policy.onLapse,
-		lease_s: policy.leaseSeconds,
-		max_attempts: policy.maxAttempts,
-		backoff_base_s: policy.backoffBaseSeconds,
-		backoff_cap_s: policy.backoffCapSeconds,
+		version: unless('v1', policy.version),
+		window: JSON.stringify(policy.window) === FOREVER ? undefined : policy.window,
+		on_lapse: unless('run_again', policy.onLapse),
+		lease_s: unless(3600, policy.leaseSeconds),
+		max_attempts: unless(5, policy.maxAttempts),
+		backoff_base_s: unless(30, policy.backoffBaseSeconds),
+		backoff_cap_s: unless(3600, policy.backoffCapSeconds),
 		caller: callerFields(policy.caller ?? {}),
-		poll: policy.poll,
+		poll: policy.poll === true ? true : undefined,
 		shadow: policy.shadow === true ? true : undefined,
 	});
 }

@@ -5,11 +5,16 @@
  * and DBOS are documented to do it, on one PostgreSQL with the ledger. Each is installed by the bench
  * only, into the cache folder, in a version that runs on Node.js 20. The effect itself does nothing.
  *
- * - pg-boss: a job whose id is the work's; sent, fetched, completed with its output. Its id stays
- *   taken as long as the job is kept (by default, archived after 12 hours and removed after 7 days).
+ * - pg-boss: a job whose id is the work's; sent, fetched, completed with its output, in three round
+ *   trips, with its defaults, its upkeep switched off. That is less than the ledger keeps: the id stays
+ *   taken as long as the job is kept (by default, archived after 12 hours and removed after 7 days), a
+ *   duplicate is not answered with the output, a job is completed by its id, without a token of the
+ *   attempt, and nothing is logged.
  * - graphile-worker: a job whose key is the work's, run by a worker of this process. A finished job is
  *   forgotten, key and all, so the task also writes its result to a table with a primary key.
  * - DBOS: a workflow whose id is the work's, with one step.
+ *
+ * Raw SQL stands beside them: two statements without a log, the least that claims and completes.
  */
 
 const { createHash } = require('node:crypto');
@@ -18,7 +23,7 @@ const path = require('node:path');
 const { bring } = require('../n8n/runtime');
 const { MODES, Rates, demand, measure, rotated, stockFor, target } = require('./measure');
 const { POOL_SIZE, withServer } = require('./server');
-const { loadLedger, startClient } = require('./sides');
+const { loadLedger, startClient, startRaw } = require('./sides');
 const { Stock } = require('./values');
 
 /** @typedef {import('./values').Work} Work */
@@ -144,6 +149,7 @@ async function startDbos({ DBOS }, { host, port, user, password, database }) {
 
 const TITLES = {
 	client: 'ledger',
+	raw: 'raw SQL',
 	pgBoss: 'pg-boss',
 	graphileWorker: 'graphile-worker',
 	dbos: 'DBOS',
@@ -169,6 +175,7 @@ const peers = {
 			/** @type {Record<Name, Peer>} */
 			const sides = {
 				client: { fire: client.side.fire, close: client.close },
+				raw: { ...(await startRaw(newPool())), close: async () => undefined },
 				pgBoss: await startPgBoss(modules.pgBoss, access),
 				graphileWorker: await startGraphileWorker(modules.graphileWorker, newPool()),
 				dbos: await startDbos(modules.dbos, access),
@@ -233,6 +240,7 @@ const peers = {
 				],
 				notes: [
 					'Each does unique work once and keeps its result. They are built for other things besides: queues that hand work to other processes, workflows of many steps.',
+					'Raw SQL: an insert and an update, without a log. pg-boss: an insert, a fetch and a completion; a duplicate is refused without its result, and nothing is logged.',
 					'graphile-worker forgets finished jobs: its task also writes the result to a table with a primary key.',
 				],
 			};
