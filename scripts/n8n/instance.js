@@ -43,6 +43,7 @@ const QUIET = {
  *   n8n's own database, which has to exist.
  * @property {'main' | 'worker'} [role] `worker`: takes jobs from the queue that `env` names, and has
  *   no editor; the port is its health check's. Default `main`.
+ * @property {string} [bin] A folder whose programs come before all others on its PATH.
  * @property {Record<string, string>} [env]
  */
 
@@ -88,7 +89,7 @@ class N8nInstance {
 
 	/** @returns {Promise<NodeJS.ProcessEnv>} */
 	async #environment() {
-		const { runtime, postgres, folder, port, role, env } = this.settings;
+		const { runtime, postgres, folder, port, role, bin, env } = this.settings;
 		const own = { ...process.env };
 		// What the user set for an n8n of their own (or for npm) must not reach this one.
 		for (const name of Object.keys(own)) {
@@ -102,7 +103,11 @@ class N8nInstance {
 		return {
 			...own,
 			...QUIET,
-			PATH: `${path.dirname(runtime.node)}${path.delimiter}${process.env.PATH ?? ''}`,
+			PATH: [
+				...(bin === undefined ? [] : [bin]),
+				path.dirname(runtime.node),
+				process.env.PATH ?? '',
+			].join(path.delimiter),
 			// Local calls must not take a proxy's detour.
 			NO_PROXY: '127.0.0.1,localhost',
 			no_proxy: '127.0.0.1,localhost',

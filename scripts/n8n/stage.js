@@ -11,6 +11,7 @@ const path = require('node:path');
 
 const { N8nInstance, installPackage } = require('./instance');
 const { startInvoiceServer } = require('./invoice-server');
+const { startMiniRegistry } = require('./mini-registry');
 const { duration, findRuntime, runNpm, stopInstalls } = require('./runtime');
 
 const LEDGER_CREDENTIAL_TYPE = 'idempotencyLedgerApi';
@@ -180,8 +181,9 @@ async function asSuperuser({ host, port, user, password, database }, work) {
  * @param {string} options.folder Where the data live: PostgreSQL's, n8n's.
  * @param {() => Promise<{ postgres?: number, n8n: number, invoices: number }>} options.choosePorts
  * @param {Report} options.report
+ * @param {boolean} [options.panel] n8n starts without the package, for its community nodes panel to install.
  */
-function createStage({ checkout, folder, choosePorts, report }) {
+function createStage({ checkout, folder, choosePorts, report, panel = false }) {
 	/** @type {(() => Promise<void>)[]} Newest first. */
 	const closers = [];
 	let closing = false;
@@ -217,13 +219,21 @@ function createStage({ checkout, folder, choosePorts, report }) {
 			report(`invoice server: ready on port ${invoiceServer.port}`);
 
 			const userFolder = path.join(folder, 'n8n');
-			await installPackage({ checkout, userFolder }, report);
+			/** @type {Awaited<ReturnType<typeof startMiniRegistry>> | null} */
+			let registry = null;
+			if (panel) {
+				registry = await startMiniRegistry({ checkout, folder: path.join(folder, 'registry') });
+				closers.unshift(async () => registry?.close());
+			} else {
+				await installPackage({ checkout, userFolder }, report);
+			}
 			stopIfClosing();
 			const n8n = new N8nInstance({
 				runtime,
 				folder: userFolder,
 				port: ports.n8n,
 				postgres: n8nDatabase,
+				...registry?.forN8n,
 			});
 			closers.unshift(() => n8n.stop());
 			report(`n8n ${runtime.n8nVersion}: starting`);
