@@ -9,6 +9,7 @@ module.exports = {
 	testPathIgnorePatterns: [
 		'/node_modules/',
 		'<rootDir>/test/e2e/',
+		'<rootDir>/test/browser/',
 		...leftOut().map(({ file }) => `<rootDir>/${file}`),
 	],
 	modulePathIgnorePatterns: ['<rootDir>/dist/', '<rootDir>/.local/'],

@@ -65,7 +65,10 @@ export function anchors(of: Page): Set<string> {
 /** Targets of links and images; code spans are no links. */
 export function links(of: Page): string[] {
 	const text = prose(of).replace(/`[^`\n]*`/g, '``');
-	return [...text.matchAll(/\]\(([^()\s]+)\)/g)].map(([, target]) => target);
+	// pictures that differ by light and dark are written in HTML
+	return [...text.matchAll(/\]\(([^()\s]+)\)|\ssrc(?:set)?="([^"\s]+)"/g)].map(
+		([, target, image]) => target ?? image,
+	);
 }
 
 /** Code spans of the prose. */
