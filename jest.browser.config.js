@@ -12,6 +12,8 @@ module.exports = {
 	testMatch: ['<rootDir>/test/browser/**/*.test.ts'],
 	modulePathIgnorePatterns: ['<rootDir>/dist/', '<rootDir>/.local/'],
 	transform,
+	testSequencer: '<rootDir>/test/browser/in-order.js',
 	verbose: true,
-	testTimeout: 60_000,
+	// above the browser's own patience, so that a step fails in words
+	testTimeout: 150_000,
 };

@@ -191,6 +191,8 @@ describe('a flow of Claim Work, HTTP Request and Complete Work', () => {
 			.getByText('invoice v1 by query.order_id, forever, duplicates get the original')
 			.waitFor();
 		expect(await page.getByTestId('node-issues').count()).toBe(0);
+		// the last node must not lie under the buttons at the edge
+		await page.getByTestId('zoom-to-fit').click();
 	});
 
 	/** The order is delivered, as often as its sender likes; n8n listens for one call at a time. */
