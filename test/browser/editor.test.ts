@@ -231,8 +231,9 @@ describe('a flow of Claim Work, HTTP Request and Complete Work', () => {
 		async (page) => {
 			await deliver(page, '?order_id=');
 			const panel = await openNode(page, 'Claim Work');
-			await panel.output.getByText('The field "query.order_id" is empty. Fill it before').waitFor();
-			await panel.output.getByText('Nothing was claimed.').waitFor();
+			const error = panel.output.getByTestId('node-error-message');
+			await error.getByText('The field "query.order_id" is empty. Fill it before').waitFor();
+			await panel.output.getByText('Nothing was claimed.').first().waitFor();
 			await panel.close();
 		},
 	);
