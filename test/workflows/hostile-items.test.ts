@@ -197,7 +197,7 @@ test('what the contract says of each key is kept: types, texts and their order',
 		items: keys.map((order) => ({ order })),
 		nodes: [
 			claim(byOrder(kind)),
-			complete({ result: 'fields', resultFields: 'order', externalRef: '={{ $json.order }}' }),
+			complete({ result: 'fields', resultFields: 'order', externalRef: '=ref {{ $json.order }}' }),
 		],
 	});
 	const ran = await stage.run({
@@ -205,7 +205,7 @@ test('what the contract says of each key is kept: types, texts and their order',
 		nodes: [claim(byOrder(kind))],
 	});
 	expect(ran.json('Claim Work', 1).map(({ work }) => work)).toMatchObject(
-		keys.map((key) => ({ key, result: { order: key }, externalRef: key })),
+		keys.map((key) => ({ key, result: { order: key }, externalRef: `ref ${key}` })),
 	);
 });
 
