@@ -9,7 +9,7 @@ declare
 	v_window jsonb := coalesce(p_options -> 'window', '{"mode": "forever"}');
 	v_shadow boolean;
 begin
-	-- The common options in a third of the time: PL/pgSQL prepares each expression anew in every transaction, so here are
+	-- The common options in a third less time: PL/pgSQL prepares each expression anew in every transaction, so here are
 	-- as few as can be. It takes only what the checks below would pass; what it does not take, they read and judge.
 	if p_options - '{kind,version,window,lease_s,on_lapse,max_attempts,backoff_base_s,backoff_cap_s,caller,poll}'::text[] = '{}'
 		and v_window = '{"mode": "forever"}'
