@@ -42,26 +42,27 @@ export class PatternMatcher {
 		sandbox.source = `^(?:${pattern})$`;
 		sandbox.flags = ignoreCase ? 'i' : '';
 		sandbox.text = text;
-		try {
-			return { matches: this.test(context, Math.min(VALUE_MS, Math.ceil(left))) };
-		} catch (error) {
-			if (!isTimeout(error)) return { problem: `could not be tried: ${reasonOf(error)}.` };
-			return {
-				problem: `takes longer than ${VALUE_MS} ms on this value. Simplify it, above all repetitions inside repetitions such as (a+)+.`,
-			};
-		} finally {
-			sandbox.text = '';
-		}
+		const tried = this.test(context, Math.min(VALUE_MS, Math.ceil(left)));
+		sandbox.text = '';
+		if ('matches' in tried) return tried;
+		return {
+			problem: isTimeout(tried.thrown)
+				? `takes longer than ${VALUE_MS} ms on this value. Simplify it, above all repetitions inside repetitions such as (a+)+.`
+				: `could not be tried: ${reasonOf(tried.thrown)}.`,
+		};
 	}
 
-	/** Throws what the pattern throws, and a time-out. */
-	private test(inContext: ReturnType<typeof createContext>, timeout: number): boolean {
+	private test(
+		inContext: ReturnType<typeof createContext>,
+		timeout: number,
+	): { matches: boolean } | { thrown: unknown } {
 		for (let tries = 1; ; tries++) {
 			const before = process.cpuUsage();
 			try {
-				return TEST.runInContext(inContext, { timeout }) === true;
-			} catch (error) {
-				if (!isTimeout(error) || tries === MAX_TRIES || costMs(before) > timeout / 2) throw error;
+				return { matches: TEST.runInContext(inContext, { timeout }) === true };
+			} catch (thrown) {
+				if (!isTimeout(thrown) || tries === MAX_TRIES || costMs(before) > timeout / 2)
+					return { thrown };
 			} finally {
 				const cost = costMs(before);
 				if (cost > SLOW_MS) this.spentMs += cost;

@@ -257,11 +257,13 @@ describe('matches a pattern', () => {
 
 	test('a thousand items with such values take two seconds together, not two minutes', () => {
 		const patterns = new PatternMatcher();
-		const startedAt = performance.now();
+		const before = process.cpuUsage();
 		const findings = Array.from({ length: 1_000 }, () =>
 			applyRule(rule(BAD), { f: SLOW }, patterns),
 		);
-		expect(performance.now() - startedAt).toBeLessThan(6_000);
+		// of the processor's time: others may be at work here, too
+		const { user, system } = process.cpuUsage(before);
+		expect((user + system) / 1000).toBeLessThan(6_000);
 		expect(findings.every((finding) => finding.outcome === 'broken')).toBe(true);
 		expect(findings[999]).toMatchObject({ reason: expect.stringContaining('was not tried') });
 	});
