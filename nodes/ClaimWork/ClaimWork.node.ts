@@ -143,7 +143,13 @@ async function claimItems(this: IExecuteFunctions): Promise<INodeExecutionData[]
 	}
 
 	const built = outputs.build();
-	if (!isTool(this)) this.addExecutionHints(...hintsOf(this, request, answered, built));
+	if (!isTool(this)) {
+		try {
+			this.addExecutionHints(...hintsOf(this, request, answered, built));
+		} catch {
+			// a hint is no reason to throw, which would strand what was claimed
+		}
+	}
 	const empty = isTool(this)
 		? null
 		: refuseEmptyFirstOutput(this, built, OUTPUT_NAMES[OUTPUT.claimed]);

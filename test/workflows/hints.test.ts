@@ -250,6 +250,15 @@ describe('after a run', () => {
 		expect(await hintsOf({ nodes: [own(), call] })).toEqual([]);
 	});
 
+	test('a parameter of another node that cannot be read strands no claim', async () => {
+		const neither = { toString: 1, valueOf: 1 };
+		const nodes = [own(), wait({ amount: neither }), complete()];
+		const ran = await stage.run({ mode: 'manual', items: orders(1), nodes });
+		expect(ran.error).toBeNull();
+		expect(ran.hints(NODE)).toEqual([]);
+		expect(ran.out('Complete Work')).toHaveLength(1);
+	});
+
 	test.each<[string, IDataObject, RegExp | null]>([
 		['when the last node finishes', { responseMode: 'lastNode' }, /"Webhook" gets an error \(status 500/],
 		['with all items', { responseMode: 'lastNode', responseData: 'allEntries' }, /"Webhook" gets an empty answer\./],
