@@ -1,3 +1,5 @@
+import { Client } from 'pg';
+
 import type { ClaimItem } from '../../ledger/contract';
 import { again, CALLER, from, newWork, PATHS, POLICY, Stage } from './stage';
 
@@ -555,4 +557,23 @@ describe('claiming and waiting for the result of another execution', () => {
 		expect(await stage.findRow(fresh)).toBeNull();
 		expect(await stage.row(item)).toMatchObject({ state: 'running', token: item.token });
 	}, 10_000);
+});
+
+test('a claim, a completion and a duplicate cost one round trip each, of one work as of a thousand', async () => {
+	await stage.claimed();
+	const sent = jest.spyOn(Client.prototype, 'query');
+	const counted = async (call: () => Promise<Array<{ status: string }>>) => {
+		sent.mockClear();
+		const statuses = new Set((await call()).map(({ status }) => status));
+		return [...statuses, sent.mock.calls.length];
+	};
+	for (const count of [1, 1_000]) {
+		const items = Array.from({ length: count }, () => newWork());
+		expect(await counted(() => stage.works.claim(items, POLICY))).toEqual(['claimed', 1]);
+		expect(await counted(() => stage.works.complete(items, CALLER))).toEqual(['completed', 1]);
+		const delivered = items.map((item) => again(item));
+		const asked = () => stage.works.claimAndWait(delivered, POLICY, { seconds: 30 });
+		expect(await counted(asked)).toEqual(['duplicate', 1]);
+	}
+	sent.mockRestore();
 });
