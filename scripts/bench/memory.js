@@ -7,14 +7,25 @@
 
 const { fork } = require('node:child_process');
 
+const { median, rotated } = require('./measure');
 const { withServer } = require('./server');
-const { loadLedger, startClient } = require('./sides');
+const { LEDGER_TABLES, loadLedger, startClient } = require('./sides');
 
 const ITEMS = 100_000;
 
+/** @typedef {{ peakMb: number, seconds: number }} Run */
+
+/** @param {Run[]} runs @returns {Run} */
+function medianRun(runs) {
+	return {
+		peakMb: median(runs.map(({ peakMb }) => peakMb)),
+		seconds: median(runs.map(({ seconds }) => seconds)),
+	};
+}
+
 /**
  * @param {string} checkout @param {object} access @param {boolean} withLedger
- * @returns {Promise<{ peakMb: number, seconds: number }>}
+ * @returns {Promise<Run>}
  */
 function runApart(checkout, access, withLedger) {
 	return new Promise((resolve, reject) => {
@@ -31,14 +42,23 @@ function runApart(checkout, access, withLedger) {
 const memory = {
 	name: 'memory',
 	title: `${ITEMS.toLocaleString('en-US')} items in one execution`,
-	run: ({ report, checkout }) =>
-		withServer(async ({ access, version }, closers) => {
+	run: ({ rounds, report, checkout }) =>
+		withServer(async ({ access, version, upkeep }, closers) => {
 			const client = await startClient(loadLedger(checkout), access);
 			closers.push(client.close);
-			report('memory: without the ledger');
-			const without = await runApart(checkout, access, false);
-			report('memory: with the ledger');
-			const withLedger = await runApart(checkout, access, true);
+			/** @type {Record<'without' | 'withLedger', Run[]>} */
+			const runs = { without: [], withLedger: [] };
+			const names = /** @type {(keyof typeof runs)[]} */ (Object.keys(runs));
+			for (let round = 0; round < rounds; round++) {
+				report(`memory: round ${round + 1} of ${rounds}`);
+				for (const name of rotated(names, round)) {
+					// the same orders each time: to the ledger they are to be new
+					await upkeep.query(`truncate ${LEDGER_TABLES.join(', ')}`);
+					runs[name].push(await runApart(checkout, access, name === 'withLedger'));
+				}
+			}
+			const without = medianRun(runs.without);
+			const withLedger = medianRun(runs.withLedger);
 			const row = (
 				/** @type {string} */ title,
 				/** @type {typeof without} */ { peakMb, seconds },
