@@ -27,6 +27,7 @@ const LANES = 3;
 const PROGRESS_MS = 10_000;
 /** What a worker may take for the step it is at, a client's retries included. */
 const STOP_MS = 60_000;
+const MOST_SECONDS = 86_400;
 
 const WRONG = ['lease', 'completion'];
 
@@ -34,6 +35,7 @@ const HELP = `npm run prove [-- options]
 
   --seconds S    how long the workers run (default 30)
   --minutes M    the same in minutes
+  --operations N until so many are done as well, however slow the machine (default 0; at most a day)
   --workers N    worker processes (default 4)
   --seed SEED    repeats a run's plan: the operations of each worker and the order of the faults (timing still differs)
   --wrong SQL    lease or completion: puts well-known wrong SQL in place of the ledger's; the checker must find it
@@ -47,6 +49,7 @@ Exit code 0: no violation and no deadlock. 1: violations. 2: the run itself fail
 /**
  * @typedef {object} Options
  * @property {number} seconds
+ * @property {number} operations
  * @property {number} workers
  * @property {string} seed
  * @property {string | null} wrong
@@ -60,6 +63,7 @@ function readOptions() {
 		options: {
 			seconds: { type: 'string' },
 			minutes: { type: 'string' },
+			operations: { type: 'string', default: '0' },
 			workers: { type: 'string', default: '4' },
 			seed: { type: 'string', default: String(Math.floor(Math.random() * 2 ** 32)) },
 			wrong: { type: 'string' },
@@ -75,13 +79,18 @@ function readOptions() {
 	if (values.minutes !== undefined && values.seconds !== undefined) {
 		throw new Error('--seconds or --minutes, not both.');
 	}
-	if (!(seconds >= 1 && seconds <= 86_400)) throw new Error('--seconds: from 1 to a day.');
+	if (!(seconds >= 1 && seconds <= MOST_SECONDS)) throw new Error('--seconds: from 1 to a day.');
+	const operations = Number(values.operations);
+	if (!Number.isInteger(operations) || operations < 0 || operations > 1e9) {
+		throw new Error('--operations: from 0 to 1000000000.');
+	}
 	if (!Number.isInteger(workers) || workers < 2 || workers > 16) {
 		throw new Error('--workers: from 2 to 16.');
 	}
 	const wrong = values.wrong ?? null;
 	if (wrong !== null && !WRONG.includes(wrong)) throw new Error(`--wrong: ${WRONG.join(' or ')}.`);
-	return { seconds, workers, seed: values.seed, wrong, json: values.json, keep: values.keep };
+	const { seed, json, keep } = values;
+	return { seconds, operations, workers, seed, wrong, json, keep };
 }
 
 /** Faults that need other programs: left out where one is missing, but not in CI. */
@@ -177,8 +186,11 @@ async function prove(options, say, cleanUp) {
 	await crew.start();
 	say('the workers run');
 	const started = performance.now();
-	const until = performance.now() + seconds * 1000;
-	const isOver = () => performance.now() >= until || crew.failure !== null;
+	const isOver = () => {
+		const ran = (performance.now() - started) / 1000;
+		const enough = ran >= seconds && crew.operations >= options.operations;
+		return enough || ran >= MOST_SECONDS || crew.failure !== null;
+	};
 	const injected = {
 		'workers killed': 0,
 		'pauses beyond a lease': 0,
@@ -289,9 +301,17 @@ function show(report) {
 		...report.told.map(({ class: name, work, text }) => `  ${name}: ${work}: ${text}`),
 		`${String(report.deadlocks).padStart(9)}  deadlocks, by PostgreSQL's own count`,
 		'',
-		`${report.violations} violations; to repeat this plan: npm run prove -- --seed ${report.seed} --workers ${report.workers}`,
+		`${report.violations} violations; to repeat this plan: npm run prove -- ${repeatOptions(report)}`,
 	];
 	return lines.join('\n');
+}
+
+/** @param {Awaited<ReturnType<typeof prove>>} report */
+function repeatOptions({ seed, workers, seconds, wrong }) {
+	const options = { seed, workers, seconds, ...(wrong === null ? {} : { wrong }) };
+	return Object.entries(options)
+		.map(([name, value]) => `--${name} ${value}`)
+		.join(' ');
 }
 
 async function main() {
