@@ -155,7 +155,9 @@ export function deedOfCode(parameters: unknown): Deed {
 	for (const { name, text } of parameterTexts(parameters)) {
 		if (/code$/i.test(name)) code += `${text}\n`;
 	}
-	const quiet = code.slice(0, 200_000).replace(/\/\*[^]*?\*\/|(?<!:)\/\/[^\n]*|^\s*#[^\n]*/gm, ' ');
+	const quiet = code
+		.slice(0, 200_000)
+		.replace(/\/\*[^]*?\*\/|(?<!:)\/\/[^\n]*|^[ \t]*#[^\n]*/gm, ' ');
 	if (ACTS_IN_CODE.test(quiet)) return 'unknown';
 	if (!CALLS_IN_CODE.test(quiet)) return 'nothing';
 	return WRITES_IN_CODE.test(quiet) ? 'unknown' : 'reads';

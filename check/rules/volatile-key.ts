@@ -99,7 +99,8 @@ function* assigned(
 ): Generator<{ field: string; sources: string[] }> {
 	for (const { name, text } of parameterTexts(parameters)) {
 		if (!/code$/i.test(name)) continue;
-		const assignments = /([\w$]+)["'`]?\]?\s*(?:=(?![=>])|:(?!:))\s*([^;,\n]{1,500})/g;
+		// from the beginning of a name: a picture in the code is one word of a million letters
+		const assignments = /(?<![\w$])([\w$]+)["'`]?\]?\s*(?:=(?![=>])|:(?!:))\s*([^;,\n]{1,500})/g;
 		for (const [, field, value] of text.slice(0, 200_000).matchAll(assignments)) {
 			if (names.has(field)) yield { field, sources: volatileSources(`={{ ${value} }}`) };
 		}

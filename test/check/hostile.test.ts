@@ -240,6 +240,38 @@ describe('size', () => {
 		60_000,
 	);
 
+	test.each([
+		['a picture in a Code node', `return { order_id: 7, picture: "${'A'.repeat(150_000)}" };`],
+		['a Code node full of empty lines', '\n'.repeat(150_000)],
+		['a Code node of unfinished comments', '/*'.repeat(50_000)],
+		['a statement of assignments', `update t ${'set a = a '.repeat(5_000)}`],
+	])('%s is read within seconds', (_, text) => {
+		const made = { name: 'Made', type: 'n8n-nodes-base.code', parameters: { jsCode: text } };
+		const asked = {
+			name: 'Asked',
+			type: 'n8n-nodes-base.postgres',
+			parameters: { operation: 'executeQuery', query: text },
+		};
+		const claim = {
+			name: 'Claim',
+			type: 'n8n-nodes-idempotency.claimWork',
+			parameters: { kind: 'invoice', keyFields: 'order_id' },
+		};
+		const long = workflow(
+			[hook, made, asked, claim, send],
+			[
+				['Hook', 'Made'],
+				['Made', 'Asked'],
+				['Asked', 'Claim'],
+				['Claim', 'Send'],
+			],
+		);
+		const from = performance.now();
+		expect(findings(long)).toContain('error claim-left-open @ Claim');
+		// an expression that grows with the square of its text takes a minute
+		expect(performance.now() - from).toBeLessThan(5_000);
+	});
+
 	test('more nodes than any editor opens are refused in a line', () => {
 		const [report] = checkTogether(readWorkflowValue(large(20_001, 'chain')).workflows);
 		expect(report.notices).toEqual(['It has 20002 nodes and was not checked; the limit is 20000.']);

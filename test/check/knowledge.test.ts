@@ -222,6 +222,8 @@ test.each([
 	["update a set note = note || ', seen'", 'doubles'],
 	['update a set tags = array_append(tags, 1)', 'doubles'],
 	["update a set name = name ->> 'de'", 'converges'],
+	['update a set "n" = "a"."n" + 1', 'doubles'],
+	['update a set total_price = price * 2', 'converges'],
 	['insert into a values (1) on conflict (id) do update set n = a.n + 1', 'doubles'],
 	['insert into a values (1) on conflict (id) do update set n = excluded.n * 2', 'converges'],
 	['insert into a values (1) on duplicate key update n = n + 1', 'doubles'],
