@@ -119,12 +119,41 @@ async function endOfSettings(panel: Locator): Promise<number> {
 	});
 }
 
-async function take(page: Page, what: Locator, name: string, end?: number): Promise<void> {
-	const box = await what.boundingBox();
-	if (box === null) throw new Error(`${name} is not on the screen`);
-	const clip = { ...box, height: end === undefined ? box.height : end - box.y + 16 };
+/** The nodes with their names and outputs, without n8n's own buttons around them. */
+async function aroundNodes(canvas: Locator): Promise<Area> {
+	return await canvas.evaluate((whole) => {
+		const margin = 24;
+		const rects = [
+			...whole.querySelectorAll('[data-test-id=canvas-node], [data-test-id=canvas-node] *'),
+		]
+			.map((each) => each.getBoundingClientRect())
+			.filter(({ width, height }) => width > 0 && height > 0);
+		const x = Math.min(...rects.map(({ left }) => left)) - margin;
+		const y = Math.min(...rects.map(({ top }) => top)) - margin;
+		const right = Math.max(...rects.map((rect) => rect.right)) + margin;
+		const bottom = Math.max(...rects.map((rect) => rect.bottom)) + margin;
+		return { x, y, width: right - x, height: bottom - y };
+	});
+}
+
+interface Area {
+	x: number;
+	y: number;
+	width: number;
+	height: number;
+}
+
+async function take(page: Page, clip: Area, name: string): Promise<void> {
 	for (const [colorScheme, suffix] of LOOKS) {
 		await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+		// n8n fetches a node's other icon a moment later
+		const wanted = suffix === '' ? ':not([src*=".dark."])' : '[src*=".dark."]';
+		for (const icon of await page
+			.locator('[data-test-id=canvas-node] img[src*=idempotency]')
+			.all()) {
+			await icon.and(page.locator(wanted)).waitFor();
+			await icon.evaluate(async (image: { decode(): Promise<void> }) => await image.decode());
+		}
 		const image = await page.screenshot({
 			path: picture(`${name}${suffix}`),
 			animations: 'disabled',
@@ -146,7 +175,9 @@ for (const { page: name } of PANELS) {
 			await page.getByTestId('node-credentials-select').first().waitFor();
 			const hidden = await panel.evaluate((box) => box.scrollWidth - box.clientWidth);
 			expect(hidden).toBeLessThanOrEqual(0);
-			await take(page, panel, name, await endOfSettings(panel));
+			const box = await panel.boundingBox();
+			if (box === null) throw new Error(`${name} is not on the screen`);
+			await take(page, { ...box, height: (await endOfSettings(panel)) - box.y + 16 }, name);
 		},
 	);
 }
@@ -159,6 +190,8 @@ onScreen(
 		await visit(page, addresses.canvas);
 		await onCanvas(page, 'Complete Work').waitFor();
 		await page.getByTestId('zoom-to-fit').click();
-		await take(page, page.getByTestId('canvas'), 'canvas');
+		// n8n's buttons lie over the lowest name otherwise
+		await page.getByTestId('zoom-out-button').click();
+		await take(page, await aroundNodes(page.getByTestId('canvas')), 'canvas');
 	},
 );
