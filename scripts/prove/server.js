@@ -53,6 +53,9 @@ class Server {
 			await this.postgres?.kill();
 			await this.client?.end().catch(() => undefined);
 			await this.start();
+			// A crash loses what autovacuum has counted. With one every few seconds it would never come, and rows that change
+			// all the time would keep their dead versions, and calls grow slower by the minute.
+			await this.query('vacuum idempotency.work_log');
 		})();
 		await this.restart;
 	}
