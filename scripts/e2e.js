@@ -127,6 +127,10 @@ async function setUp({ stage, folder, report, atEnd }) {
 		'/queue/kill-worker': async (parameters) =>
 			await (await runningQueue()).killWorkerOf(parameters.get('execution') ?? ''),
 		'/queue/start-dead-workers': async () => await (await runningQueue()).startDeadWorkers(),
+		'/queue/restart-worker': async (parameters) =>
+			await (
+				await runningQueue()
+			).restartWorker(parameters.get('name') ?? '', parameters.get('package') === 'installed'),
 		'/queue/stop': stopQueue,
 	});
 	atEnd(() => control.close());

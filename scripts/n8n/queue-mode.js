@@ -94,6 +94,21 @@ async function startQueueMode({ runtime, folder, installedNodes, postgres, repor
 			const dead = workers.filter(({ n8n }) => !n8n.running);
 			await Promise.all(dead.map(({ n8n }) => n8n.start(report)));
 		},
+		/**
+		 * Starts a worker anew, as from another image: with this package, or without it.
+		 *
+		 * @param {string} name
+		 * @param {boolean} withPackage
+		 */
+		async restartWorker(name, withPackage) {
+			const worker = workers.find((one) => one.name === name);
+			if (worker === undefined) throw new Error(`no worker is called ${name}`);
+			await worker.n8n.kill();
+			const nodes = path.join(folder, name, '.n8n', 'nodes');
+			fs.rmSync(nodes, { recursive: true, force: true });
+			if (withPackage) fs.cpSync(installedNodes, nodes, { recursive: true });
+			await worker.n8n.start(report);
+		},
 		stop,
 	};
 }

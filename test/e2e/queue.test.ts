@@ -64,6 +64,55 @@ test('40 orders, each delivered twice in the same instant to two workers: 40 inv
 	await allExecutionsEnded(queue);
 });
 
+/** Ids of the executions that each worker has begun. */
+const begun = async () => await order<Record<string, string[]>>('/queue/executions');
+
+test('a worker without the package fails by name before anything is claimed, and after the install every order has its one invoice (case 133)', async () => {
+	const kind = 'queue-missing';
+	await order('/queue/restart-worker?name=worker-2&package=missing');
+	const workflowId = await importVariant({ route: kind, kind, waitSeconds: 60 }, target());
+	const before = new Set((await begun())['worker-2']);
+	const orders = Array.from({ length: 12 }, (_, at) => `queue-missing-${at}`);
+	const deliver = async () =>
+		await Promise.all(
+			orders.map(async (orderId) => (await queue.webhook(kind, { order_id: orderId })).status),
+		);
+	const statuses = await deliver();
+	await allExecutionsEnded(queue);
+
+	const lacking = (await begun())['worker-2'].filter((id) => !before.has(id));
+	// Otherwise one of the two had nothing to do.
+	expect(lacking.length).toBeGreaterThan(0);
+	expect(lacking.length).toBeLessThan(orders.length);
+	expect(statuses.filter((status) => status === 200)).toHaveLength(orders.length - lacking.length);
+	for (const id of lacking) {
+		expect(await queue.execution(id)).toMatchObject({
+			status: 'error',
+			error: 'Unrecognized node type: n8n-nodes-idempotency.claimWork',
+			ran: [],
+		});
+	}
+	const claimants = await queryLedger<{ execution: string }>(
+		`select execution from :schema.work_log where kind = $1`,
+		[kind],
+	);
+	expect(claimants.filter(({ execution }) => lacking.includes(execution))).toEqual([]);
+
+	await order('/queue/restart-worker?name=worker-2&package=installed');
+	// the senders were not answered with 2xx, and send again
+	expect(await deliver()).toEqual(orders.map(() => 200));
+	for (const orderId of orders) expect(await invoiceServer.calls(orderId)).toBe(1);
+	await allExecutionsEnded(queue);
+	expect(
+		await queryLedger(
+			`select state, attempt, count(*)::int as works from :schema.work_log
+			where kind = $1 group by state, attempt`,
+			[kind],
+		),
+	).toEqual([{ state: 'done', attempt: 1, works: orders.length }]);
+	// a worker is started twice
+}, 300_000);
+
 /** Six orders that wait for approval; who began them, and who will go on, is the queue's choice. */
 async function approvals(kind: string) {
 	await importFlowWith(queue, ledgerDatabase, 'Idempotency Ledger', approvalFlow(kind));

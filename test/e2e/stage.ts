@@ -52,6 +52,7 @@ type Order =
 	| '/queue/executions'
 	| `/queue/kill-worker?execution=${string}`
 	| '/queue/start-dead-workers'
+	| `/queue/restart-worker?name=${string}&package=${'installed' | 'missing'}`
 	| '/queue/stop';
 
 /** Asks the process that owns n8n, the databases and the proxy; resolves when it is done. */
