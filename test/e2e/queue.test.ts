@@ -70,7 +70,7 @@ const begun = async () => await order<Record<string, string[]>>('/queue/executio
 test('a worker without the package fails by name before anything is claimed, and after the install every order has its one invoice (case 133)', async () => {
 	const kind = 'queue-missing';
 	await order('/queue/restart-worker?name=worker-2&package=missing');
-	const workflowId = await importVariant({ route: kind, kind, waitSeconds: 60 }, target());
+	await importVariant({ route: kind, kind, waitSeconds: 60 }, target());
 	const before = new Set((await begun())['worker-2']);
 	const orders = Array.from({ length: 12 }, (_, at) => `queue-missing-${at}`);
 	const deliver = async () =>
