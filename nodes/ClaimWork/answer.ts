@@ -1,7 +1,7 @@
 import type { IDataObject } from 'n8n-workflow';
 
 import type { ClaimAnswer, WorkIdentity } from '../../ledger';
-import type { WorkField } from '../execution/work-field';
+import { addSaid, type WorkField } from '../execution/work-field';
 import type { Claim } from './request';
 
 /** Outputs of Claim Work, in their order on the canvas. */
@@ -46,11 +46,7 @@ export function workFieldOf(
 		generation: answer.generation,
 		attempt: answer.attempt,
 	};
-	const add = (name: string, value: unknown) => {
-		if (value === null || value === undefined || value === false) return;
-		if (Array.isArray(value) && value.length === 0) return;
-		field[name] = value as IDataObject[string];
-	};
+	const add = (name: string, value: unknown) => addSaid(field, name, value);
 	if (answer.status === 'claimed') {
 		add('token', answer.token);
 		add('lockedUntil', answer.lockedUntil);

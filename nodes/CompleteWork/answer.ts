@@ -1,7 +1,7 @@
 import type { IDataObject } from 'n8n-workflow';
 
 import type { HoldAnswer } from '../../ledger';
-import type { WorkField } from '../execution/work-field';
+import { addSaid, type WorkField } from '../execution/work-field';
 import type { Operation } from './properties';
 import type { Settlement } from './settle';
 
@@ -46,11 +46,7 @@ function singleField(
 		workId: answer.workId,
 		state: answer.state,
 	};
-	const add = (name: string, value: IDataObject[string]) => {
-		if (value === null || value === undefined) return;
-		if (Array.isArray(value) && value.length === 0) return;
-		field[name] = value;
-	};
+	const add = (name: string, value: unknown) => addSaid(field, name, value);
 	add('kind', answer.kind ?? settlement.claim.kind);
 	add('key', answer.key ?? settlement.claim.key);
 	add('version', before?.version);
@@ -63,8 +59,8 @@ function singleField(
 	add('lockedUntil', answer.lockedUntil);
 	add('nextAttemptAt', answer.nextAttemptAt);
 	add('lastError', answer.lastError);
-	add('late', answer.late || null);
-	add('repeated', answer.repeated || null);
+	add('late', answer.late);
+	add('repeated', answer.repeated);
 	add('differs', answer.differs);
 	add('reason', answer.reason);
 	add('warnings', [...settlement.warnings, ...answer.warnings]);

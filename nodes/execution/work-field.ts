@@ -113,6 +113,13 @@ export function withField(
 	return item;
 }
 
+/** Puts a value on an answer, unless it says nothing: null, undefined, false, an empty list. */
+export function addSaid(field: IDataObject, name: string, value: unknown): void {
+	if (value === null || value === undefined || value === false) return;
+	if (Array.isArray(value) && value.length === 0) return;
+	field[name] = value as IDataObject[string];
+}
+
 /** The field with the error that came with the item, or that moved into the field before. */
 export function withInputError(
 	{ json }: INodeExecutionData,
