@@ -21,6 +21,7 @@ import {
 	type InstalledVersion,
 } from './schema';
 import { quotedIdentifier, type CompleteSettings } from './settings';
+import { Statements } from './statements';
 import { TunnelStream, type OpenChannel } from './tunnel-stream';
 
 /** A call is sent again after passing failures: at most this often, and not beyond this time. */
@@ -30,13 +31,16 @@ const FIRST_PAUSE_MS = 100;
 
 /**
  * One bounded pool and what every statement needs around it: time-outs, errors in plain words, retries of passing
- * failures, the schema installed before the first statement. Nothing depends on a session: no named statements, no SET.
+ * failures, the schema installed before the first statement. Nothing depends on a session: no SET, and
+ * statements have names only where nobody stands between (`statements.ts`).
  */
 export class LedgerConnection {
 	private readonly pool: Pool;
+	private readonly statements: Statements;
 	private ready: Promise<void> | null = null;
 
 	constructor(readonly settings: CompleteSettings) {
+		this.statements = new Statements(settings.queryTimeoutSeconds * 1000);
 		this.pool = new Pool({
 			host: settings.host,
 			port: settings.port,
@@ -71,8 +75,7 @@ export class LedgerConnection {
 			const send = async () =>
 				await this.withClient(async (client) => {
 					sent = true;
-					const query = { text, values, query_timeout: this.settings.queryTimeoutSeconds * 1000 };
-					return (await client.query<Row>(query)).rows;
+					return (await this.statements.send<Row>(client, text, values)).rows;
 				});
 			try {
 				return await send();

@@ -5,7 +5,7 @@
  * and its nodes beside each other, then duplicates, then look-ups of stored decisions.
  */
 
-const { MODES, Rates, demand, measure, rotated, stockFor, target } = require('./measure');
+const { MODES, Rates, calls, demand, measure, stockFor, target } = require('./measure');
 const { POOL_SIZE, withServer } = require('./server');
 const { functionsSide, loadLedger, startClient, startNodes, startRaw } = require('./sides');
 const { Repeats, Stock, makeWorks } = require('./values');
@@ -16,6 +16,7 @@ const PREFILLED = 10_000;
 /** What the works are done by, in the tables' order. */
 const TITLES = {
 	raw: 'raw SQL',
+	rawNamed: 'by name',
 	rawLogged: 'raw + log',
 	functions: 'functions',
 	client: 'client',
@@ -23,6 +24,8 @@ const TITLES = {
 	nodesByExpression: 'by expression',
 };
 /** @typedef {keyof typeof TITLES} SideName */
+
+const DUPLICATE_SIDES = /** @type {const} */ (['raw', 'rawLogged', 'functions', 'client', 'nodes']);
 
 const WORK_TARGETS = { single: 0.85, ten: 0.75, batch: 0.6, large: 0.6 };
 
@@ -43,6 +46,7 @@ const core = {
 			/** @type {Record<SideName, import('./sides').Side>} */
 			const sides = {
 				raw: await startRaw(newPool()),
+				rawNamed: await startRaw(newPool(), { table: 'raw_named', named: true }),
 				rawLogged: await startRaw(newPool(), { table: 'raw_logged', logged: true }),
 				functions: functionsSide(newPool()),
 				client,
@@ -52,7 +56,7 @@ const core = {
 
 			// The same done works in all of them; copied aside, so that every measurement starts from them.
 			const doneWorks = makeWorks(PREFILLED);
-			for (const name of /** @type {const} */ (['raw', 'rawLogged', 'client'])) {
+			for (const name of /** @type {const} */ (['raw', 'rawNamed', 'rawLogged', 'client'])) {
 				await sides[name].fire(doneWorks);
 			}
 			const tables = [...new Set(names.flatMap((name) => sides[name].tables))];
@@ -60,9 +64,8 @@ const core = {
 				await upkeep.query(`create table ${copyOf(table)} as select * from ${table}`);
 			}
 			await replays.prepare(PREFILLED);
-			/** @param {string[]} which */
-			const reset = async (which) => {
-				for (const table of which) {
+			const reset = async () => {
+				for (const table of tables) {
 					await upkeep.query(`truncate ${table}`);
 					await upkeep.query(
 						`insert into ${table} overriding system value select * from ${copyOf(table)}`,
@@ -78,32 +81,26 @@ const core = {
 			for (let round = 0; round < rounds; round++) {
 				report(`core: round ${round + 1} of ${rounds}`);
 				for (const mode of MODES) {
-					for (const name of rotated(names, round)) {
-						const side = sides[name];
+					await reset();
+					const firing = names.map((name) => {
 						const stock = new Stock(stockFor(mode, seconds));
-						await reset(side.tables);
-						const rate = await measure(mode, seconds, async (count) => {
-							demand(count, await side.fire(stock.take(count)), 'done');
-						});
-						rates[mode.name].add(name, rate);
-					}
-					// Ten at once and 10,000 in a batch say nothing new about the nodes.
+						return [name, calls(sides[name].fire, stock, 'done')];
+					});
+					rates[mode.name].add(await measure(mode, seconds, Object.fromEntries(firing), round));
+					// 10,000 in a batch say nothing new about duplicates
 					if (mode.name === 'large') continue;
-					for (const name of rotated(names, round)) {
-						if (name === 'nodesByExpression') continue;
-						const side = sides[name];
+					await reset();
+					const repeating = DUPLICATE_SIDES.map((name) => {
 						const repeats = new Repeats(doneWorks);
-						await reset(side.tables);
-						const rate = await measure(mode, seconds / 2, async (count) =>
-							demand(count, await side.meetDuplicates(repeats.take(count)), 'duplicates'),
-						);
-						duplicateRates[mode.name].add(name, rate);
-					}
-					await reset(client.tables);
-					const replayed = await measure(mode, seconds / 2, async (count) =>
-						demand(count, await replays.take(count), 'replayed'),
+						return [name, calls(sides[name].meetDuplicates, repeats, 'duplicates')];
+					});
+					const half = seconds / 2;
+					duplicateRates[mode.name].add(
+						await measure(mode, half, Object.fromEntries(repeating), round),
 					);
-					replayRates[mode.name].add('client', replayed);
+					const replay = async (/** @type {number} */ count) =>
+						demand(count, await replays.take(count), 'replayed');
+					replayRates[mode.name].add(await measure(mode, half, { client: replay }));
 				}
 			}
 
@@ -149,15 +146,10 @@ const core = {
 					},
 					{
 						title: 'duplicates/s',
-						columns: names
-							.filter((side) => side !== 'nodesByExpression')
-							.map((side) => TITLES[side]),
+						columns: DUPLICATE_SIDES.map((side) => TITLES[side]),
 						rows: ofDuplicates.map(({ name, title }) => {
 							const medians = duplicateRates[name].medians();
-							return [
-								title,
-								...names.filter((side) => side in medians).map((side) => medians[side]),
-							];
+							return [title, ...DUPLICATE_SIDES.map((side) => medians[side])];
 						}),
 					},
 					{
@@ -170,7 +162,7 @@ const core = {
 					},
 				],
 				notes: [
-					"A work is one claim and one completion. Raw SQL: one insert and one update on a table with a primary key only, no log. Raw + log: the same with the ledger's indexes and a log row each.",
+					"A work is one claim and one completion. Raw SQL: one insert and one update on a table with a primary key only, no log. By name: the same as named statements, as the client sends its own where no pooler stands between. Raw + log: without names, with the ledger's indexes and a log row each.",
 					'A duplicate is a claim of done work: one round trip; the ledger answers with the stored result and logs it, raw SQL with no row.',
 					'A replay is a look-up of a stored decision of a language model: the stored value comes back, and is logged.',
 					"Nodes: Claim Work and Complete Work in one execution of n8n's engine per call, key fields by name; by expression: the key is {{ $json.order_id }}.",

@@ -7,7 +7,7 @@
  * scattered as those of real works, a result and a decision log of two rows each.
  */
 
-const { MODES, Rates, demand, measure, rotated, rounded, stockFor, target } = require('./measure');
+const { MODES, Rates, calls, measure, rounded, stockFor, target } = require('./measure');
 const { POOL_SIZE, withServer } = require('./server');
 const { KIND, SCHEMA, loadLedger, startClient, startRaw } = require('./sides');
 const { Repeats, Stock, callerColumns, makeWorks } = require('./values');
@@ -97,19 +97,18 @@ const growth = {
 				for (let round = 0; round < rounds; round++) {
 					report(`growth: ${size} million, round ${round + 1} of ${rounds}`);
 					for (const mode of PLAYED) {
-						for (const name of rotated(names, round)) {
+						await upkeep.query('checkpoint');
+						const firing = names.map((name) => {
 							const stock = new Stock(stockFor(mode, seconds));
-							await upkeep.query('checkpoint');
-							const rate = await measure(mode, seconds, async (count) =>
-								demand(count, await sides[name].fire(stock.take(count)), 'done'),
-							);
-							modes[mode.name].works.add(name, rate);
-							const repeats = new Repeats(known);
-							const duplicates = await measure(mode, seconds / 2, async (count) =>
-								demand(count, await sides[name].meetDuplicates(repeats.take(count)), 'duplicates'),
-							);
-							modes[mode.name].duplicates.add(name, duplicates);
-						}
+							return [name, calls(sides[name].fire, stock, 'done')];
+						});
+						const repeating = names.map((name) => [
+							name,
+							calls(sides[name].meetDuplicates, new Repeats(known), 'duplicates'),
+						]);
+						const { works, duplicates } = modes[mode.name];
+						works.add(await measure(mode, seconds, Object.fromEntries(firing), round));
+						duplicates.add(await measure(mode, seconds / 2, Object.fromEntries(repeating), round));
 					}
 				}
 			}

@@ -29,30 +29,50 @@ function modeNamed(name) {
 	return mode;
 }
 
+/** Of a measurement; between two slices of one side the others have theirs. */
+const SLICES = 5;
+
 /**
- * Calls until the time is over; a call that began within it counts.
+ * The rates of several sides over the same while: each for a slice in its turn, so that whatever else the machine does falls
+ * on all of them alike. A call that began within a slice counts.
  *
+ * @template {string} Name
  * @param {Mode} mode
- * @param {number} seconds
- * @param {(count: number) => Promise<void>} work Does so many works.
- * @returns {Promise<number>} Works per second.
+ * @param {number} seconds For each side.
+ * @param {Record<Name, (count: number) => Promise<void>>} sides Each does so many works.
+ * @param {number} [round] Who begins.
+ * @returns {Promise<Record<Name, number>>} Works per second.
  */
-async function measure(mode, seconds, work) {
-	const runFor = async (/** @type {number} */ forSeconds) => {
-		const started = performance.now();
-		const deadline = started + forSeconds * 1000;
-		let done = 0;
-		const lane = async () => {
-			while (performance.now() < deadline) {
-				await work(mode.size);
-				done += mode.size;
-			}
-		};
-		await Promise.all(Array.from({ length: mode.lanes }, lane));
-		return (done * 1000) / (performance.now() - started);
+async function measure(mode, seconds, sides, round = 0) {
+	const names = /** @type {Name[]} */ (Object.keys(sides));
+	const runs = names.map((name) => ({ name, work: sides[name], done: 0, ms: 0 }));
+	for (const { work } of runs) await callFor(mode, seconds * WARM_UP_SHARE, work);
+	for (let turn = round; runs.some(({ ms }) => ms < seconds * 1000); turn++) {
+		for (const run of rotated(runs, turn)) {
+			// calls that take longer than a slice
+			if (run.ms >= seconds * 1000) continue;
+			const { done, ms } = await callFor(mode, seconds / SLICES, run.work);
+			run.done += done;
+			run.ms += ms;
+		}
+	}
+	const rates = runs.map(({ name, done, ms }) => [name, (done * 1000) / ms]);
+	return /** @type {Record<Name, number>} */ (Object.fromEntries(rates));
+}
+
+/** @param {Mode} mode @param {number} seconds @param {(count: number) => Promise<void>} work */
+async function callFor(mode, seconds, work) {
+	const started = performance.now();
+	const deadline = started + seconds * 1000;
+	let done = 0;
+	const lane = async () => {
+		while (performance.now() < deadline) {
+			await work(mode.size);
+			done += mode.size;
+		}
 	};
-	await runFor(seconds * WARM_UP_SHARE);
-	return await runFor(seconds);
+	await Promise.all(Array.from({ length: mode.lanes }, lane));
+	return { done, ms: performance.now() - started };
 }
 
 /** Works that a measurement of so many seconds may need. @param {Mode} mode @param {number} seconds */
@@ -63,6 +83,15 @@ function stockFor(mode, seconds) {
 /** @param {number} expected @param {number} counted @param {string} what */
 function demand(expected, counted, what) {
 	if (counted !== expected) throw new Error(`${counted} of ${expected} works were ${what}.`);
+}
+
+/**
+ * @param {(works: import('./values').Work[]) => Promise<number>} call
+ * @param {{ take(count: number): import('./values').Work[] }} source
+ * @param {string} what All of them must be.
+ */
+function calls(call, source, what) {
+	return async (/** @type {number} */ count) => demand(count, await call(source.take(count)), what);
 }
 
 /** @param {number[]} values */
@@ -99,16 +128,16 @@ function rotated(list, round) {
 	return list.map((_, i) => list[(i + round) % list.length]);
 }
 
-/** Rates by name, one per round. */
+/** Rates by name, one for each round. */
 class Rates {
 	constructor() {
 		/** @type {Record<string, number[]>} */
 		this.byName = {};
 	}
 
-	/** @param {string} name @param {number} rate */
-	add(name, rate) {
-		(this.byName[name] ??= []).push(rate);
+	/** @param {Record<string, number>} rates Of one round. */
+	add(rates) {
+		for (const [name, rate] of Object.entries(rates)) (this.byName[name] ??= []).push(rate);
 	}
 
 	/** @returns {Record<string, number>} */
@@ -188,6 +217,7 @@ function tableText({ title, columns, rows }) {
 module.exports = {
 	MODES,
 	Rates,
+	calls,
 	demand,
 	measure,
 	median,

@@ -195,7 +195,7 @@ const n8n = {
 					const { nodes } = WAYS[way];
 					demand(items, ended.json(nodes[nodes.length - 1].name).length, way);
 					const ms = nodes.reduce((sum, { name }) => sum + ended.tookMs(name), 0);
-					rates.add(way, (items * 1000) / ms);
+					rates.add({ [way]: (items * 1000) / ms });
 				}
 			}
 
@@ -208,7 +208,7 @@ const n8n = {
 				for (const route of rotated(Object.keys(latencies), round)) {
 					const { perSecond, tookMs } = await call(client, route, span, nextOrder);
 					if (round === 0) continue;
-					calls.add(route, perSecond);
+					calls.add({ [route]: perSecond });
 					latencies[route].push(...tookMs);
 				}
 			}

@@ -21,7 +21,7 @@ const { createHash } = require('node:crypto');
 const path = require('node:path');
 
 const { bring } = require('../n8n/runtime');
-const { MODES, Rates, demand, measure, rotated, stockFor, target } = require('./measure');
+const { MODES, Rates, calls, measure, stockFor, target } = require('./measure');
 const { POOL_SIZE, withServer } = require('./server');
 const { loadLedger, startClient, startRaw } = require('./sides');
 const { Stock } = require('./values');
@@ -186,15 +186,13 @@ const peers = {
 			for (let round = 0; round < rounds; round++) {
 				report(`peers: round ${round + 1} of ${rounds}`);
 				for (const mode of PLAYED) {
-					for (const name of rotated(names, round)) {
+					await upkeep.query('vacuum (analyze)');
+					await upkeep.query('checkpoint');
+					const firing = names.map((name) => {
 						const stock = new Stock(stockFor(mode, seconds));
-						await upkeep.query('vacuum (analyze)');
-						await upkeep.query('checkpoint');
-						const rate = await measure(mode, seconds, async (count) =>
-							demand(count, await sides[name].fire(stock.take(count)), 'done'),
-						);
-						rates[mode.name].add(name, rate);
-					}
+						return [name, calls(sides[name].fire, stock, 'done')];
+					});
+					rates[mode.name].add(await measure(mode, seconds, Object.fromEntries(firing), round));
 				}
 			}
 			const others = /** @type {Name[]} */ (names.filter((name) => name !== 'client'));

@@ -6,7 +6,7 @@
  * - `client`: the public client, `createLedger(…).works`;
  * - `functions`: the ledger's SQL functions, called without the client;
  * - `raw`: one insert and one update on a table with a primary key only, without a log; or with the
- *   ledger's indexes and one log row for each, in the same statement;
+ *   ledger's indexes and one log row for each, in the same statement; or as named statements;
  * - `nodes`: Claim Work and Complete Work in n8n's engine.
  */
 
@@ -216,8 +216,8 @@ const rawLog = (/** @type {string} */ name) => `
 	create index on ${name}_log using hash (work_id);
 	create index on ${name}_log using brin (at)`;
 
-/** @param {Pool} pool @param {{ table?: string, logged?: boolean }} [options] */
-async function startRaw(pool, { table = 'raw_work', logged = false } = {}) {
+/** @param {Pool} pool @param {{ table?: string, logged?: boolean, named?: boolean }} [options] */
+async function startRaw(pool, { table = 'raw_work', logged = false, named = false } = {}) {
 	await pool.query(rawTable(table));
 	if (logged) await pool.query(rawLog(table));
 	/**
@@ -232,7 +232,9 @@ async function startRaw(pool, { table = 'raw_work', logged = false } = {}) {
 				select * from w`
 			: statement;
 		const fired = logged ? [JSON.stringify(callerColumns())] : [];
-		return (await pool.query(text, [...values, ...fired])).rows;
+		// one update for a single work, another one for many
+		const name = named ? `${event} ${text.includes('unnest') ? 'many' : 'one'}` : undefined;
+		return (await pool.query({ name, text, values: [...values, ...fired] })).rows;
 	};
 	const claim = async (/** @type {Work[]} */ works) => {
 		const rows = await send(

@@ -284,7 +284,7 @@ describe('the pool', () => {
 		}
 	});
 
-	test('sends no startup parameters, named statements or session settings: nothing outlives a statement', async () => {
+	test('sends no startup parameters or session settings: nothing outlives a statement', async () => {
 		const ledger = another({ maxConnections: 1 });
 		const state = async () =>
 			await ledger.connection.query(
@@ -313,6 +313,99 @@ describe('the pool', () => {
 				statement_timeout: '0',
 			},
 		]);
+	});
+});
+
+describe('statements with names (case 35)', () => {
+	/** One connection, and what the server knows by name in it. */
+	function oneConnection() {
+		const ledger = another({ maxConnections: 1 });
+		const onIt = async (text: string) =>
+			await ledger.connection.withClient(async (client) => (await client.query(text)).rows);
+		const known = async () =>
+			(await onIt(
+				`select name, statement, (generic_plans + custom_plans)::integer as runs
+				from pg_prepared_statements`,
+			)) as Array<{ name: string; statement: string; runs: number }>;
+		const claimOnce = async () => {
+			const item = newWork();
+			expect(await ledger.works.claim([item], POLICY)).toMatchObject([{ status: 'claimed' }]);
+			expect(await stage.history(item)).toEqual(['claim: claimed']);
+		};
+		const claimTimes = async (times: number) => {
+			for (let i = 0; i < times; i++) await claimOnce();
+		};
+		return { ledger, onIt, known, claimOnce, claimTimes };
+	}
+	const MANY = 12;
+
+	test('a connection that carries many has each of them parsed once; one that carries a few has none', async () => {
+		const { claimOnce, claimTimes, known } = oneConnection();
+		await claimOnce();
+		expect(await known()).toEqual([]);
+		await claimTimes(MANY);
+		const [claim, ...others] = await known();
+		expect(claim).toEqual({
+			name: expect.stringMatching(/^idempotency [0-9a-f]{40}$/),
+			statement: expect.stringContaining('claim_work('),
+			runs: expect.any(Number),
+		});
+		expect(others).toEqual([]);
+		await claimTimes(3);
+		expect(await known()).toEqual([{ ...claim, runs: claim.runs + 3 }]);
+	});
+
+	test('a name that the server has forgotten costs nothing but the name', async () => {
+		const { claimTimes, known, onIt } = oneConnection();
+		await claimTimes(MANY);
+		expect(await known()).toHaveLength(1);
+		await onIt('deallocate all');
+		await claimTimes(2);
+		expect(await known()).toEqual([]);
+	});
+
+	test('a name that somebody else has taken runs nothing of theirs', async () => {
+		const other = oneConnection();
+		await other.claimTimes(MANY);
+		const [{ name }] = await other.known();
+		const { claimTimes, known, onIt } = oneConnection();
+		await onIt(`prepare "${name}" as select 'not a claim' as status`);
+		await claimTimes(MANY);
+		expect((await known()).map(({ statement }) => statement)).toEqual([
+			expect.stringContaining('not a claim'),
+		]);
+	});
+
+	test('a function that an upgrade gave another result type answers on', async () => {
+		const { ledger, known, claimTimes } = oneConnection();
+		await claimTimes(MANY);
+		const statistics = async () => (await ledger.admin.statistics()).works;
+		const before = await statistics();
+		expect(await known()).toHaveLength(2);
+		const define = async (change: (definition: string) => string) => {
+			const [{ definition, signature }] = await stage.query<Record<string, string>>(
+				`select pg_get_functiondef(oid) as definition, oid::regprocedure::text as signature
+				from pg_proc where proname = 'ledger_statistics' and pronamespace = 'idempotency'::regnamespace`,
+			);
+			await stage.query(`drop function ${signature}`);
+			await stage.query(change(definition));
+		};
+		await define((definition) => definition.replace('RETURNS jsonb', 'RETURNS json'));
+		try {
+			expect(await statistics()).toEqual(before);
+		} finally {
+			await define((definition) => definition.replace('RETURNS json', 'RETURNS jsonb'));
+		}
+		expect(await statistics()).toEqual(before);
+	});
+
+	test('a failure of the statement itself is not taken for one of its name', async () => {
+		const { ledger, known, claimTimes } = oneConnection();
+		await claimTimes(MANY);
+		const refused = ledger.works.claim([{ ...newWork(), token: 'no uuid' }], POLICY);
+		await expect(refused).rejects.toMatchObject({ code: 'bad_input' });
+		await claimTimes(1);
+		expect(await known()).toHaveLength(1);
 	});
 });
 

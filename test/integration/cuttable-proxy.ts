@@ -20,6 +20,17 @@ const STARTING_UP = (() => {
 	return Buffer.concat([header, fields]);
 })();
 
+/** A text with a name is sent once per connection, with it (PostgreSQL's Parse), and afterwards the name alone. */
+function namedIn(data: Buffer): Array<[string, string]> {
+	const found = data.toString('latin1').matchAll(/(idempotency [0-9a-f]{40})\0([^\0]+)\0/g);
+	return [...found].map(([, name, text]) => [name, text]);
+}
+
+function holds(data: Buffer, wanted: string, texts: Map<string, string>): boolean {
+	if (data.includes(wanted)) return true;
+	return [...texts].some(([name, text]) => text.includes(wanted) && data.includes(name));
+}
+
 /** @param port Where it listens; 0: any free port. */
 export async function startProxy(
 	target: { host: string; port: number },
@@ -36,13 +47,15 @@ export async function startProxy(
 			return;
 		}
 		const upstream = net.connect(target.port, target.host);
+		const texts = new Map<string, string>();
 		let losing = false;
 		for (const socket of [client, upstream]) {
 			sockets.add(socket);
 			socket.on('error', () => {});
 		}
 		client.on('data', (data) => {
-			if (armed !== null && data.includes(armed)) {
+			for (const [name, text] of namedIn(data)) texts.set(name, text);
+			if (armed !== null && holds(data, armed, texts)) {
 				armed = null;
 				losing = true;
 			}
