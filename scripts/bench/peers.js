@@ -53,6 +53,8 @@ async function load(peer, report) {
 	return require(path.join(folder, 'node_modules', packageName));
 }
 
+const MOST_LOOKS = 100;
+
 /** A job's id, in pg-boss's form, from a work's. @param {string} workId */
 function uuidOf(workId) {
 	const hex = createHash('md5').update(workId).digest('hex');
@@ -69,8 +71,12 @@ async function startPgBoss(PgBoss, access) {
 		async fire([work]) {
 			const id = await boss.send('work', JSON.parse(work.payload), { id: uuidOf(work.workId) });
 			if (id === null) return 0;
-			// Ten at once: each takes a job of its own, not always the one it has sent.
-			const [job] = await boss.fetch('work');
+			// Ten at once: each takes a job of its own, not always the one it has sent. One whose job another took may not
+			// see that one's yet, and looks again.
+			let [job] = await boss.fetch('work');
+			for (let look = 1; job === undefined && look < MOST_LOOKS; look++) {
+				[job] = await boss.fetch('work');
+			}
 			await boss.complete('work', job.id, work.result);
 			return 1;
 		},
