@@ -262,6 +262,7 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 	}
 	if (
 		(code !== null && (LOST_CODES.has(code) || code.startsWith('08'))) ||
+		isGarbled(error, words) ||
 		/connection terminated|connection ended|client has encountered a connection error|not queryable/i.test(
 			words,
 		)
@@ -284,6 +285,14 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 		`PostgreSQL at ${server} answered: ${words}.`,
 		'Look up the message in the documentation of PostgreSQL.',
 	);
+}
+
+/**
+ * An answer that cannot be read. PgBouncer makes one where its server dies in the middle of a row: its own last message
+ * stands in the place of the rest, and the driver takes it for the end of a value.
+ */
+function isGarbled(error: DriverError | undefined, words: string): boolean {
+	return error?.name === 'SyntaxError' || words.startsWith('received invalid response');
 }
 
 /** PgBouncer answers nearly everything with 08P01; its words tell which state PostgreSQL would have named. */

@@ -21,7 +21,7 @@ interface Connection {
 
 /**
  * Sends statements by name where that is safe, so that the server parses and plans each of them once per connection: a
- * fifth of what a claim costs it. Safe is a connection with nobody between: a pooler that gives each transaction another
+ * sixth of the time of a claim. Safe is a connection with nobody between: a pooler that gives each transaction another
  * server connection does not keep names together. Such a pooler makes up the process number that a client is told when it
  * connects, so a number that is the backend's own means that there is none.
  *

@@ -13,6 +13,7 @@ const path = require('node:path');
 const NEEDS = {
 	'test/docs/backup.test.ts': ['psql'],
 	'test/environments/pgbouncer.test.ts': ['pgbouncer'],
+	'test/environments/pgbouncer-cut.test.ts': ['pgbouncer'],
 	'test/sql/administrator.test.ts': ['psql'],
 	'test/sql/python.test.ts': ['psql', 'python3'],
 	'test/sql/reference.test.ts': ['psql'],

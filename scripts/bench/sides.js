@@ -112,7 +112,7 @@ async function startClient(ledgerModule, server, schema = SCHEMA) {
 			return answers.filter((/** @type {any} */ answer) => answer.outcome === 'replay').length;
 		},
 	};
-	return { side, replays, close: () => ledger.close() };
+	return { side, replays, ledger, close: () => ledger.close() };
 }
 
 /** @param {Pool} pool */

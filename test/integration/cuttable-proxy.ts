@@ -5,8 +5,12 @@ export interface CuttableProxy {
 	port: number;
 	/** Answers lost so far. */
 	lost: number;
-	/** Loses the answer to the next statement that holds this text, and its connection. */
-	loseAnswerTo(text: string): void;
+	/**
+	 * Loses the answer to the next statement that holds this text, and its connection.
+	 *
+	 * @param missing So many bytes of its end; without it, all of it.
+	 */
+	loseAnswerTo(text: string, missing?: number): void;
 	/** Answers this many new connections, from the next loss on, as a server that is starting up does (57P03). */
 	thenStartUpFor(connections: number): void;
 	close(): Promise<void>;
@@ -19,6 +23,9 @@ const STARTING_UP = (() => {
 	header.writeInt32BE(fields.length + 4, 1);
 	return Buffer.concat([header, fields]);
 })();
+
+/** ReadyForQuery outside a transaction: the end of each answer. */
+const READY = Buffer.from('Z\0\0\0\x05I');
 
 /** A text with a name is sent once per connection, with it (PostgreSQL's Parse), and afterwards the name alone. */
 function namedIn(data: Buffer): Array<[string, string]> {
@@ -37,6 +44,7 @@ export async function startProxy(
 	port = 0,
 ): Promise<CuttableProxy> {
 	let armed: string | null = null;
+	let missing = Infinity;
 	let startUps = 0;
 	const sockets = new Set<net.Socket>();
 	const server = net.createServer((client) => {
@@ -49,6 +57,7 @@ export async function startProxy(
 		const upstream = net.connect(target.port, target.host);
 		const texts = new Map<string, string>();
 		let losing = false;
+		let answer = Buffer.alloc(0);
 		for (const socket of [client, upstream]) {
 			sockets.add(socket);
 			socket.on('error', () => {});
@@ -67,8 +76,11 @@ export async function startProxy(
 				return;
 			}
 			// outside a transaction the server answers after its commit
+			answer = Buffer.concat([answer, data]);
+			if (missing < Infinity && !answer.includes(READY, answer.length - READY.length)) return;
 			proxy.lost += 1;
-			client.destroy();
+			if (missing < Infinity) client.end(answer.subarray(0, answer.length - missing));
+			else client.destroy();
 			upstream.destroy();
 		});
 		client.on('close', () => upstream.destroy());
@@ -78,8 +90,9 @@ export async function startProxy(
 	const proxy: CuttableProxy = {
 		port: (server.address() as net.AddressInfo).port,
 		lost: 0,
-		loseAnswerTo(text) {
+		loseAnswerTo(text, last = Infinity) {
 			armed = text;
+			missing = last;
 		},
 		thenStartUpFor(connections) {
 			startUps = connections;
