@@ -1,3 +1,4 @@
+import { errorIn, excludesErrors, isGatewayText, likelyErrorIn } from './decision-error';
 import { isPresent } from './evidence/present';
 import { readField } from './identity';
 import { isInvisible } from './identity/text';
@@ -28,6 +29,8 @@ export interface ModelAnswer {
 	outputTokens: number | null;
 	/** What failed, where the body says so. */
 	error: string | null;
+	/** What failed if this is an error: every field is named like an error's, and it looks like one. */
+	likelyError: string | null;
 }
 
 /** An answer that may be stored. */
@@ -88,6 +91,7 @@ export function readModelAnswer(item: Members): ModelAnswer {
 		inputTokens: null,
 		outputTokens: null,
 		error: errorIn(item) ?? errorIn(json) ?? errorIn(listOf(json.choices)[0] ?? {}),
+		likelyError: likelyErrorIn(item) ?? likelyErrorIn(json),
 	};
 	const usage = membersOf(json.usage ?? json.usageMetadata ?? json.tokenUsage);
 	answer.inputTokens = count(
@@ -195,10 +199,32 @@ function bodyOf(item: Members): Members {
 	if (typeof body !== 'string') return isMembers(body) ? body : { output: body ?? undefined };
 	const parsed = parsedAnswer(body.trim())?.value;
 	const isBody = (one: Members) =>
-		knownAnswer(one) !== null || errorIn(one) !== null || isBodyWithoutAnswer(one);
+		knownAnswer(one) !== null ||
+		errorIn(one) !== null ||
+		likelyErrorIn(one) !== null ||
+		isBodyWithoutAnswer(one);
 	if (isMembers(parsed) && isBody(parsed)) return parsed;
-	// a page is what a proxy says, not a model
-	return /^\s*<(!doctype|html|head|body)\b/i.test(body) ? {} : { text: body };
+	if (isStream(body)) {
+		return { error: 'the answer came as a stream. Set "stream" to false in the request' };
+	}
+	// what a proxy says, not a model
+	return isGatewayText(body) ? {} : { text: body };
+}
+
+/** Events of a server, or lines of JSON such as Ollama's: each holds a few letters of the answer. */
+function isStream(body: string): boolean {
+	const lines = body.split(/\r?\n/).filter((line) => line.trim() !== '');
+	const [first] = lines;
+	if (first === undefined) return false;
+	if (/^(data|event|id|retry)?:/.test(first)) {
+		return (
+			lines.every((line) => /^(data|event|id|retry)?:/.test(line)) &&
+			lines.some((line) => /^data: ?(\{|\[DONE\])/.test(line))
+		);
+	}
+	if (lines.length < 2) return false;
+	const piece = parsedAnswer(first.trim())?.value;
+	return isMembers(piece) && (knownAnswer(piece) !== null || typeof piece.done === 'boolean');
 }
 
 function isOnly(item: Members, name: string): boolean {
@@ -220,10 +246,14 @@ function isResponse({ output, status, object }: Members): boolean {
 	);
 }
 
+/** What OpenAI calls work that has to be fetched when it is over. */
+const JOB = /^(batch|thread(\..+)?|chat\.completion\.chunk)$/;
+
 /** A body of OpenAI or Gemini in which nothing was said: itself it is no answer. */
-function isBodyWithoutAnswer({ choices, object, candidates, usageMetadata }: Members): boolean {
+function isBodyWithoutAnswer({ choices, object, candidates, usageMetadata, id }: Members): boolean {
 	const isChat = Array.isArray(choices) && typeof object === 'string';
-	return isChat || (isMembers(usageMetadata) && listOf(candidates).length === 0);
+	const isJob = typeof id === 'string' && typeof object === 'string' && JOB.test(object);
+	return isChat || isJob || (isMembers(usageMetadata) && listOf(candidates).length === 0);
 }
 
 /** A list of blocks that is empty says nothing. */
@@ -240,6 +270,11 @@ export function usableAnswer(
 	const finishReason = terms.finishReason ?? answer.finishReason;
 	const problem = (words: string) => ({ problem: words, rawText: raw });
 	if (answer.error !== null) return problem(`The model's step failed: ${answer.error}`);
+	if (answer.likelyError !== null && !isAnswerBySchema(answer.content, terms.schema)) {
+		return problem(
+			`The model's step failed: ${withStop(answer.likelyError)} If this is the answer itself, its fields are named as those of an error: put them into one field named "output" before this node, or set a JSON Schema that no error fits.`,
+		);
+	}
 	const ended = finishReason?.trim().toLowerCase() ?? '';
 	if (CUT_OFF.has(ended)) {
 		return problem(
@@ -254,7 +289,14 @@ export function usableAnswer(
 	const isText = typeof flat.content === 'string';
 	let value: unknown = flat.content;
 	if (isText) {
-		const text = (flat.content as string).trim();
+		const thought = withoutThinking((flat.content as string).trim());
+		if (thought === null) {
+			return problem(
+				'The answer was cut off while the model was still thinking (<think> without an end). Raise the token limit.',
+			);
+		}
+		const { text } = thought;
+		if (thought.isShorter) value = text;
 		if (isInvisible(text)) return problem('The answer is empty.');
 		if (/^Agent stopped due to (max iterations|iteration limit or time limit)\.?$/.test(text)) {
 			return problem(
@@ -327,59 +369,14 @@ export function usableAnswer(
 	return { valueText, rawText: raw };
 }
 
-/** A body that reports a failure in the place of an answer. */
-function errorIn(json: Members): string | null {
-	const { error } = json;
-	if (error !== undefined && error !== null && error !== false && error !== '') {
-		const { message, type, code } = membersOf(error);
-		const words =
-			typeof error === 'string' ? error : (message ?? type ?? code ?? 'the body holds an error');
-		return String(words).slice(0, 500);
-	}
-	const status = Number(json.statusCode ?? 200);
-	if (status >= 400) return `HTTP status ${status}`;
-	if (json.type === 'error' || json.object === 'error')
-		return textOrNull(json.message) ?? 'the body is an error';
-	return isErrorBody(json) ? wordsOfErrorBody(json) : null;
+function isAnswerBySchema(content: unknown, schema: SchemaCheck | undefined): boolean {
+	if (schema === undefined) return false;
+	const value = typeof content === 'string' ? parsedAnswer(content.trim())?.value : content;
+	return isMembers(value) && schema.problemOf(value) === null && excludesErrors(schema, value);
 }
 
-/** Names that bodies of errors are made of. */
-const ERROR_NAMES = new Set([
-	...['message', 'msg', 'detail', 'details', 'title', 'description', 'instance', 'type'],
-	...['error', 'errors', 'errorMessage', 'errorDescription', 'errorDetails', 'error_description'],
-	...['code', 'error_code', 'errorCode', 'status', 'statusCode', 'status_code', 'success', 'ok'],
-	...['request_id', 'requestId', 'trace_id', 'traceId', 'timestamp', 'path', 'n8nDetails', 'data'],
-	...['meta', 'extensions', 'hint', 'documentation_url', '__type'],
-]);
-
-/**
- * A body that holds nothing but what errors are made of and says that it is one: by a status, a `success: false`, a list
- * of errors or, alone, the `detail` of a framework. An answer has a name of its own among its fields.
- */
-function isErrorBody(json: Members): boolean {
-	const names = Object.keys(json);
-	if (names.length === 0 || !names.every((name) => ERROR_NAMES.has(name))) return false;
-	const isStatus = (value: unknown) => {
-		const status = typeof value === 'string' && value !== '' ? Number(value) : value;
-		return typeof status === 'number' && status >= 400 && status <= 599;
-	};
-	const { code, status, status_code: statusCode, success, ok, errors, data } = json;
-	if (data !== undefined && data !== null) return false;
-	return (
-		[code, status, statusCode].some(isStatus) ||
-		success === false ||
-		ok === false ||
-		listOf(errors).length > 0 ||
-		isSaid(json.errorMessage) ||
-		isSaid(json.__type) ||
-		(names.length === 1 && 'detail' in json)
-	);
-}
-
-function wordsOfErrorBody(json: Members): string {
-	const { message, msg, detail, title, errorMessage, errors, __type } = json;
-	const words = [message, msg, errorMessage, detail, title, listOf(errors)[0]?.message, __type];
-	return (words.find(isSaid) as string | undefined)?.slice(0, 500) ?? 'the body is an error';
+function withStop(text: string): string {
+	return /[.!?]$/.test(text) ? text : `${text}.`;
 }
 
 /** What a message says: its text, its blocks, or the arguments of the one tool that it calls. */
@@ -426,6 +423,8 @@ function chainContent(json: Members): unknown {
 		const [name] = names;
 		if (['text', 'output', 'content', 'response', 'completion', 'message'].includes(name)) {
 			const value = json[name];
+			// no step answers so, but gateways say so why they did not let the request through
+			if (name === 'message' && typeof value === 'string') return undefined;
 			return isMembers(value) && Object.keys(value).length === 1 && typeof value.text === 'string'
 				? value.text
 				: value;
@@ -480,6 +479,20 @@ function flattened(content: unknown): { content: unknown } | { problem: string }
 	if (calls.length > 1)
 		return { problem: `The answer calls ${calls.length} tools: a decision is one value.` };
 	return { content: calls[0].input ?? membersOf(calls[0].functionCall).args };
+}
+
+/**
+ * What was said behind the thoughts of a model that thinks aloud (DeepSeek, Qwen); some write the end of them alone. null:
+ * they have no end.
+ */
+function withoutThinking(text: string): { text: string; isShorter: boolean } | null {
+	const [opening] = /^<(?:think|thinking)>/i.exec(text) ?? [''];
+	const closing = /<\/(?:think|thinking)>/i.exec(text);
+	if (closing === null) return opening === '' ? { text, isShorter: false } : null;
+	// within an answer it is a text like any other
+	const isAlone = !/<(?:think|thinking)>/i.test(text) && parsedAnswer(text) === undefined;
+	if (opening === '' && !isAlone) return { text, isShorter: false };
+	return { text: text.slice(closing.index + closing[0].length).trim(), isShorter: true };
 }
 
 /** The JSON of a text, also inside one code fence; undefined where it is none. */

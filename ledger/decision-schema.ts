@@ -30,25 +30,49 @@ export class SchemaCheck {
 
 	/** What is wrong with a value, in words; null where it fits. Never throws. */
 	problemOf(value: unknown): string | null {
+		return this.guarded(
+			(schema) => problemBy(schema, value),
+			(problem) => problem,
+		);
+	}
+
+	/** Whether not one of the values fits; false also where that cannot be told. Never throws. */
+	fitsNone(values: unknown[]): boolean {
+		return this.guarded(
+			(schema) => {
+				const validator = new Validator(schema, draftOf(schema), true);
+				return !values.some((value) => validator.validate(value).valid);
+			},
+			() => false,
+		);
+	}
+
+	/** Ends what takes too long; `otherwise` is told why there is no result. */
+	private guarded<T>(work: (schema: Schema) => T, otherwise: (problem: string) => T): T {
 		const { schema } = this;
-		if (schema === null) return this.unusable;
+		if (schema === null) return otherwise(this.unusable ?? '');
 		const left = CALL_MS - this.spentMs;
-		if (left <= 0)
-			return `Checking the JSON Schema took ${CALL_MS} ms for earlier items, which is all they get.`;
-		let problem: string | null = null;
+		if (left <= 0) {
+			return otherwise(
+				`Checking the JSON Schema took ${CALL_MS} ms for earlier items, which is all they get.`,
+			);
+		}
+		let result: T | undefined;
 		const startedAt = performance.now();
 		context ??= createContext(sandbox);
 		sandbox.work = () => {
-			problem = problemBy(schema, value);
+			result = work(schema);
 		};
 		try {
 			GUARDED.runInContext(context, { timeout: Math.min(VALUE_MS, Math.ceil(left)) });
-			return problem;
+			return result as T;
 		} catch (error) {
 			const { code, message } = error as { code?: string; message?: string };
-			return code === 'ERR_SCRIPT_EXECUTION_TIMEOUT'
-				? `Checking the JSON Schema took more than ${VALUE_MS} ms and was ended: look for a pattern such as (a+)+ in it.`
-				: `The JSON Schema cannot be used: ${String(message).slice(0, 300)}`;
+			return otherwise(
+				code === 'ERR_SCRIPT_EXECUTION_TIMEOUT'
+					? `Checking the JSON Schema took more than ${VALUE_MS} ms and was ended: look for a pattern such as (a+)+ in it.`
+					: `The JSON Schema cannot be used: ${String(message).slice(0, 300)}`,
+			);
 		} finally {
 			this.spentMs += performance.now() - startedAt;
 			sandbox.work = () => undefined;

@@ -339,6 +339,197 @@ describe('an answer', () => {
 		expect(read(json)).toMatchObject({ valueText: JSON.stringify(json) });
 	});
 
+	test.each<[string, Record<string, unknown>, string]>([
+		['Mistral and Kong', { message: 'Unauthorized', request_id: 'a1' }, 'Unauthorized'],
+		['DashScope', { code: 'InvalidApiKey', message: 'No key.', request_id: 'a1' }, 'No key.'],
+		['DashScope without an id', { code: 'Throttling.RateQuota', message: 'Slow' }, 'Slow'],
+		['Databricks', { error_code: 'PERMISSION_DENIED', message: 'no' }, 'no'],
+		['Baidu', { error_code: 336_000, error_msg: 'Internal error', id: 'a1' }, 'Internal error'],
+		[
+			'Cloudflare',
+			{ success: false, errors: [{ message: 'no model', code: 5006 }], messages: [], result: {} },
+			'no model',
+		],
+		['watsonx', { errors: [{ message: 'no token' }], trace: 'a1', status_code: 401 }, 'no token'],
+		['MiniMax', { base_resp: { status_code: 1004, status_msg: 'login fail' } }, 'login fail'],
+		['Apigee', { fault: { faultstring: 'Invalid ApiKey', detail: {} } }, 'Invalid ApiKey'],
+		['Tencent', { Response: { Error: { Code: 'Auth', Message: 'sign' }, RequestId: 'a' } }, 'sign'],
+		['AWS', { Message: 'User is not authorized' }, 'not authorized'],
+		['AWS without its operation', { Output: { __type: 'UnknownOperation' } }, 'UnknownOperation'],
+		['a problem without its status', { type: 'about:blank', title: 'No', detail: 'key' }, 'key'],
+		['a status in words', { status: 'error', message: 'no credit' }, 'no credit'],
+		[
+			'OpenAI, unwrapped',
+			{ message: 'Slow down', type: 'requests_error', param: null, code: null },
+			'Slow down',
+		],
+	])('a body of an error as %s write it is not stored', (_, json, words) => {
+		for (const form of ['object', 'json', 'text'] as const) {
+			for (const item of [json, full(json), { data: JSON.stringify(json) }])
+				expect(read(item, { form })).toMatchObject({ problem: expect.stringContaining(words) });
+		}
+	});
+
+	test.each([
+		'upstream connect error or disconnect/reset before headers. reset reason: timeout',
+		'no healthy upstream',
+		'error code: 502',
+		'Bad Gateway',
+		'503 Service Unavailable',
+		'<?xml version="1.0"?>\n<Error><Code>AccessDenied</Code></Error>',
+	])('what a gateway says in the place of a model is no text of it: %s', (text) => {
+		for (const item of [{ data: text }, full(text)]) {
+			expect(read(item, { form: 'text' })).toMatchObject({
+				problem: expect.stringContaining('No answer was found'),
+			});
+		}
+		// who has it from a chain has it from a model
+		expect(read({ text }, { form: 'text' })).toHaveProperty('valueText');
+	});
+
+	test('a message alone is what gateways say: who takes it for the answer says so', () => {
+		for (const json of [{ message: 'Too many requests' }, { id: 'a1', message: 'invalid token' }]) {
+			expect(read(json, { form: 'text' })).toMatchObject({
+				problem: expect.stringContaining('Say where it stands under "Answer"'),
+			});
+			const said = { ...readModelAnswer(json), content: json.message };
+			expect(usableAnswer(said, { ...TERMS, form: 'text' })).toHaveProperty('valueText');
+		}
+	});
+
+	test.each([
+		['data: {"choices":[{"delta":{"content":"in"}}]}\n\ndata: [DONE]\n\n'],
+		[': ping\n\nevent: message_start\ndata: {"type":"message_start"}\n\n'],
+		['{"model":"m","response":"in","done":false}\n{"model":"m","response":"","done":true}\n'],
+		['{"message":{"content":"in"},"done":false}\n{"message":{"content":"v"},"done":true}'],
+	])('an answer that came as a stream is not stored in pieces: %j', (text) => {
+		for (const form of ['object', 'json', 'text'] as const) {
+			for (const item of [{ data: text }, full(text)])
+				expect(read(item, { form })).toMatchObject({
+					problem: expect.stringContaining('"stream"'),
+				});
+		}
+	});
+
+	test.each([
+		['data: what the model calls so\nevent: another'],
+		['{"label":"a"}\n{"label":"b"}'],
+		['id: 7'],
+	])('%j is no stream', (text) => {
+		expect(read({ data: text }, { form: 'text' })).toMatchObject({
+			valueText: JSON.stringify(text),
+		});
+	});
+
+	test('work that is fetched when it is over is no answer', () => {
+		for (const object of ['batch', 'thread.run', 'chat.completion.chunk']) {
+			expect(read({ id: 'a1', object, status: 'queued', last_error: null })).toMatchObject({
+				problem: expect.stringContaining('No answer was found'),
+			});
+		}
+		expect(read({ id: 'a1', object: 'chair' })).toHaveProperty('valueText');
+	});
+
+	test.each([
+		['<think>Is {"a":1} right?</think>\n{"label":"a"}'],
+		['<thinking>\nhm\n</thinking>```json\n{"label":"a"}\n```'],
+		['I wonder.\n</think>\n\n{"label":"a"}'],
+	])('what a model thought aloud is not part of its answer: %j', (text) => {
+		expect(read({ text })).toEqual({ valueText: LABEL, rawText: JSON.stringify(text) });
+		expect(read({ text: '<think>hm</think>\n\nIt is spam.' }, { form: 'text' })).toMatchObject({
+			valueText: '"It is spam."',
+		});
+	});
+
+	test('case 74: a model that was cut off while it thought has not answered', () => {
+		for (const form of ['object', 'json', 'text'] as const) {
+			expect(read({ text: '<think>It may be spam, but' }, { form })).toMatchObject({
+				problem: expect.stringContaining('cut off'),
+			});
+			expect(read({ text: '<think>It is spam.</think>\n' }, { form })).toMatchObject({
+				problem: 'The answer is empty.',
+			});
+		}
+	});
+
+	test('the end of a thought within an answer stays where it is', () => {
+		const text = '{"label":"a","note":"</think>"}';
+		expect(read({ text })).toMatchObject({ valueText: text });
+		const words = 'Write <think> before and </think> behind it.';
+		expect(read({ text: words }, { form: 'text' })).toMatchObject({
+			valueText: JSON.stringify(words),
+		});
+	});
+
+	describe('whose every field is named like an error’s', () => {
+		const schema = (properties: Record<string, unknown>, required = Object.keys(properties)) =>
+			new SchemaCheck({ type: 'object', properties, required });
+		const CASE = { title: 'Smith v. Jones', code: 450 };
+		const KINDS = { enum: ['Smith v. Jones', 'Doe v. Roe'] };
+
+		test('is refused with the cure where nothing tells it from one', () => {
+			for (const own of [
+				undefined,
+				schema({ title: { type: 'string' }, code: { type: 'integer' } }),
+				schema({ title: { type: 'string', minLength: 3, maxLength: 40 } }),
+				schema({ code: { minimum: 440, maximum: 460 } }),
+				schema({ title: { pattern: '^[A-Z]' } }),
+				// what may be missing need not be looked at
+				schema({ title: KINDS }, []),
+			]) {
+				const refused = read(CASE, { schema: own });
+				expect(refused).toMatchObject({ problem: expect.stringContaining('Smith v. Jones.') });
+				expect(refused).toMatchObject({ problem: expect.stringContaining('named "output"') });
+			}
+			expect(read({ output: CASE })).toMatchObject({ valueText: JSON.stringify(CASE) });
+		});
+
+		test('is stored where the schema lets nothing into a required field that an error may hold', () => {
+			for (const own of [
+				schema({ title: KINDS }),
+				schema({ title: { type: 'string' }, code: { const: 450 } }),
+				schema({
+					title: { type: 'string', pattern: '^\\w+ v\\. \\w+$' },
+					code: { type: 'integer' },
+				}),
+			]) {
+				for (const item of [CASE, full(CASE), { data: JSON.stringify(CASE) }])
+					expect(read(item, { schema: own })).toMatchObject({ valueText: JSON.stringify(CASE) });
+			}
+		});
+
+		test('no error passes by such a schema, whatever it holds (property)', () => {
+			const schemas = [
+				schema({ title: KINDS }),
+				schema({ code: { const: 450 } }),
+				schema({ code: { enum: [404, 450] }, title: { type: 'string' } }),
+				schema({ code: { const: 429 } }),
+				schema({ title: { type: 'string' } }),
+				new SchemaCheck({ oneOf: [{ required: ['title'] }, { required: ['message'] }] }),
+				new SchemaCheck({ properties: { title: { type: 'string' }, code: { type: 'number' } } }),
+			];
+			const status = fc.constantFrom(400, 401, 403, 404, 408, 422, 429, 500, 502, 503, 504, 529);
+			fc.assert(
+				fc.property(
+					fc.constantFrom(...schemas),
+					status,
+					fc.constantFrom('Not Found', 'Unauthorized', 'You have run out of credits.', ''),
+					fc.constantFrom('title', 'message', 'detail'),
+					(own, code, words, name) => {
+						expect(read({ [name]: words, code }, { schema: own })).toHaveProperty('problem');
+					},
+				),
+				{ numRuns: 60 },
+			);
+		});
+
+		test('an error that does not fit the schema is told in its own words', () => {
+			expect(
+				read({ message: 'no credit', code: 402 }, { schema: schema({ label: {} }) }),
+			).toMatchObject({ problem: expect.stringContaining("The model's step failed: no credit.") });
+		});
+	});
+
 	test('a list of objects with types and texts of their own is the answer, no blocks of a message', () => {
 		const output = [
 			{ type: 'complaint', text: 'late' },
