@@ -1,7 +1,7 @@
 import { createHash } from 'crypto';
 import stringify from 'fast-json-stable-stringify';
 
-import { identifyByKey } from './identity';
+import { identifyByKey, unresolvedIn } from './identity';
 import type { ParseMode } from './message-parts';
 
 export type MessageKind = 'document' | 'message' | 'photo';
@@ -46,7 +46,7 @@ export function messageKey(content: { contentHash: string } | { ownKey: unknown 
 export function readChatId(value: unknown): string {
 	const text =
 		typeof value === 'number' || typeof value === 'bigint' || typeof value === 'string'
-			? String(value).trim()
+			? plainSigns(String(value))
 			: '';
 	if (/^@[A-Za-z]\w{2,}$/.test(text)) return text.toLowerCase();
 	if (/^[+-]?\d{1,20}$/.test(text) && BigInt(text) !== 0n) {
@@ -55,12 +55,36 @@ export function readChatId(value: unknown): string {
 		}
 		return BigInt(text).toString();
 	}
+	if (unresolvedIn(text) !== null) {
+		throw new Error(
+			`Chat ID holds ${text.slice(0, 100)} as it was typed. Switch the field from Fixed to Expression.`,
+		);
+	}
+	if (typeof value === 'object' && value !== null) {
+		throw new Error(
+			`Chat ID is ${Array.isArray(value) ? 'a list' : 'an object'}. Choose the field inside it, such as message.chat.id.`,
+		);
+	}
+	const [, name] = PUBLIC_NAME.exec(text) ?? [];
+	if (name !== undefined) {
+		throw new Error(`Chat ID is no number. If it is a public channel or group, enter @${name}.`);
+	}
 	throw new Error(
 		text === '' || text === 'undefined' || text === 'null'
 			? 'Chat ID is empty. Choose the field with the number of the chat, or enter the @name of a channel.'
 			: 'Chat ID must be a number such as 123456789 or -1001234567890, or the @name of a public channel or group.',
 	);
 }
+
+/** As it is copied from a page: with its typographic minus, and marks of direction that nobody sees. */
+function plainSigns(text: string): string {
+	return text
+		.replace(/[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, '')
+		.trim()
+		.replace(/^[\u2010-\u2015\u2212\ufe63\uff0d](?=\d)/, '-');
+}
+
+const PUBLIC_NAME = /^(?:(?:https?:\/\/)?(?:t|telegram)\.me\/)?([A-Za-z]\w{3,31})\/?$/;
 
 export function sha256(text: string | Uint8Array): string {
 	return createHash('sha256').update(text).digest('hex');

@@ -97,6 +97,9 @@ const HTML_TOKEN =
 
 const NAMED_ENTITIES: Record<string, string> = { lt: '<', gt: '>', amp: '&', quot: '"' };
 
+/** Of the tags that Telegram does not know. */
+const ENDS_LINE = /^(?:p|div|li|ul|ol|tr|table|h[1-6])$/;
+
 function htmlAtoms(text: string): Atom[] {
 	const atoms: Atom[] = [];
 	const open: Array<{ name: string; tag: string }> = [];
@@ -116,7 +119,10 @@ function htmlAtoms(text: string): Atom[] {
 		}
 		const lower = name.toLowerCase();
 		const closing = slash === '/';
-		atoms.push({ raw, visible: '', closing, cut });
+		// Telegram refuses them: without markup the lines stay lines
+		const isBreak = lower === 'br' || (closing && ENDS_LINE.test(lower));
+		atoms.push({ raw, visible: isBreak ? '\n' : '', closing, cut });
+		if (lower === 'br') continue;
 		if (!closing) open.push({ name: lower, tag: raw });
 		// anything else is Telegram's to refuse
 		else if (open.at(-1)?.name === lower) open.pop();

@@ -10,7 +10,7 @@ import { numberFromText } from './reading';
 import { IdentityRefusal, fieldWords, shown } from './refusal';
 import type { Scope, WorkIdentity } from './scope';
 import { identityOf, readScope } from './scope';
-import { cleanText, plainDecimal, refuseEmptyText } from './text';
+import { cleanText, plainDecimal, refuseEmptyText, refuseUnresolved } from './text';
 
 /** A field of the business key; `name` is how refusals call it. */
 export interface KeyPart {
@@ -84,7 +84,10 @@ function compositeKey(parts: KeyPart[], options: ReadingOptions): string {
 		names.add(name);
 		refuseMissing(name, value);
 		const plain = readPlain(value, name, options);
-		if (typeof plain === 'string') refuseEmptyText(plain, name, options.glued === true);
+		if (typeof plain === 'string') {
+			refuseEmptyText(plain, name, options.glued === true);
+			refuseUnresolved(plain, name);
+		}
 		if (plain === null) refuseMissing(name, null);
 		if (typeof plain === 'object' && plain !== null && Object.keys(plain).length === 0) {
 			throw emptyPart(name, Array.isArray(plain) ? 'an empty list' : 'an empty object');
@@ -100,6 +103,7 @@ function singleText(name: string, value: unknown, options: ReadingOptions): stri
 		case 'string': {
 			const text = cleanText(value, name, options.collapseWhiteSpace);
 			refuseEmptyText(text, name, options.glued === true);
+			refuseUnresolved(text, name);
 			return options.readDates === true || options.readNumbers === true
 				? readSingleText(text, options)
 				: text;

@@ -14,7 +14,7 @@ export type { RefusalCode } from './refusal';
 export { IdentityRefusal } from './refusal';
 export type { Scope, WorkIdentity } from './scope';
 export { workIdOf } from './scope';
-export { refuseEmptyText } from './text';
+export { refuseEmptyText, refuseUnresolved, unresolvedIn } from './text';
 export type { UrlOptions } from './url';
 export { DEFAULT_TRACKING_PARAMETERS, identifyByUrl } from './url';
 export { volatileSources } from './volatile-expressions';

@@ -1,7 +1,7 @@
 import * as crypto from 'node:crypto';
 
 import { IdentityRefusal, hasControls, shown } from './refusal';
-import { isMistake, isWellFormed, readable } from './text';
+import { isMistake, isWellFormed, readable, unresolvedIn } from './text';
 
 /** What a key belongs to. The same key under another kind or version is other work. */
 export interface Scope {
@@ -98,6 +98,12 @@ function readScopeText(value: unknown, field: 'kind' | 'version'): string {
 	}
 	const text = value.trim().normalize('NFC');
 	if (text === '') return refuse('is empty', `Enter a short name such as ${example}.`);
+	if (unresolvedIn(text) !== null) {
+		return refuse(
+			`holds ${shown(text)} as it was typed`,
+			'Switch the field from Fixed to Expression.',
+		);
+	}
 	if (isMistake(text)) {
 		return refuse(
 			`is the text ${shown(text)}, which means that a value was lost`,

@@ -44,7 +44,40 @@ const SAYS_SOMETHING = /[\p{L}\p{N}\p{Extended_Pictographic}]/u;
 const GLUED_MISTAKES: ReadonlySet<string> = new Set(['undefined', 'null', 'NaN']);
 
 export function isMistake(text: string): boolean {
-	return MISTAKES.has(text) || ONLY_LOST.test(text);
+	return MISTAKES.has(text) || ONLY_LOST.test(text) || isUnresolved(text);
+}
+
+/**
+ * An expression or merge field that nobody has resolved, as a whole: `{{ $json.order }}` typed where n8n's switch stands on
+ * Fixed, `{{user_id}}` of a system that has no value for it. It is the same text for every item.
+ */
+function isUnresolved(text: string): boolean {
+	if (!text.endsWith('}}')) return false;
+	return text.startsWith('{{') || (/^=\s*\{\{/.test(text) && text.includes('$'));
+}
+
+/** The first expression of n8n that stands in a text as it was typed (`inv-{{ $json.order }}`); null for none. */
+export function unresolvedIn(text: string): string | null {
+	for (let open = text.indexOf('{{'); open !== -1; open = text.indexOf('{{', open + 2)) {
+		const close = text.indexOf('}}', open);
+		if (close === -1) return null;
+		const part = text.slice(open, close + 2);
+		if (part.includes('$')) return part;
+		open = close;
+	}
+	return null;
+}
+
+/** @throws IdentityRefusal `bad_text` for a text in which an expression stands as it was typed. */
+export function refuseUnresolved(text: string, field: string): void {
+	const part = isUnresolved(text) ? text : unresolvedIn(text);
+	if (part === null) return;
+	throw new IdentityRefusal(
+		'bad_text',
+		field,
+		`${fieldWords(field)} holds ${shown(part)} as it was typed: nobody has resolved it, so it would be the same for every item.`,
+		'If it stands on the node, switch the field from Fixed to Expression; else look at the node that makes this value.',
+	);
 }
 
 /**
@@ -78,6 +111,7 @@ export function refuseEmptyText(text: string, field: string, glued: boolean): vo
 			'Fill it before this node, or choose a field that every item has.',
 		);
 	}
+	if (isUnresolved(text)) refuseUnresolved(text, field);
 	if (isMistake(text)) {
 		throw new IdentityRefusal(
 			'bad_text',

@@ -1,7 +1,7 @@
 import { IdentityRefusal, maskCredentials, shown } from './refusal';
 import type { Scope, WorkIdentity } from './scope';
 import { identityOf, readScope } from './scope';
-import { cleanText, refuseEmptyText } from './text';
+import { cleanText, refuseEmptyText, refuseUnresolved } from './text';
 import { globOf } from './volatile-fields';
 
 export interface UrlOptions {
@@ -110,6 +110,7 @@ function parse(url: unknown): URL {
 	if (typeof given !== 'string') throw notAUrl(given);
 	const text = cleanText(given, field);
 	refuseEmptyText(text, field, false);
+	refuseUnresolved(text, field);
 	// The parser would also take "http:page" and "https:/host", and guess.
 	if (!/^https?:\/\//i.test(text)) throw notAUrl(text);
 	try {

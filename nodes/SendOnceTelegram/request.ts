@@ -8,6 +8,7 @@ import {
 	readChatId,
 	sha256,
 	textProblem,
+	unresolvedIn,
 	visibleText,
 	volatileSources,
 	MAX_PARTS,
@@ -103,10 +104,9 @@ export async function readOutgoing(
 	}
 	const chatId = readChatId(parameters.read<unknown>('chatId', itemIndex, ''));
 	const textField = kind === 'message' ? 'Text' : 'Caption';
-	const text = readText(
-		parameters.text(kind === 'message' ? 'text' : 'caption', itemIndex),
-		textField,
-	);
+	const textName = kind === 'message' ? 'text' : 'caption';
+	refuseTyped(parameters, textName, textField);
+	const text = readText(parameters.text(textName, itemIndex), textField);
 	const parseMode = readParseMode(optionText(options, 'parseMode'));
 	if (kind === 'message' && visibleText(text, parseMode).trim() === '') {
 		throw new Error('Text is empty: there is nothing to send. Choose the field with the text.');
@@ -132,7 +132,7 @@ export async function readOutgoing(
 		linkPreview,
 	};
 	const hash = contentHash(content);
-	const { ownKey, hints } = readOwnKey(parameters, options);
+	const { ownKey, hints } = readOwnKey(parameters, options, itemIndex);
 
 	const shared = {
 		...(threadId === null ? {} : { message_thread_id: threadId }),
@@ -192,6 +192,16 @@ const optionText = (options: IDataObject, name: string) => String(options[name] 
 
 /** Texts that stand where a value was lost upstream. */
 const MISTAKES = new Set(['undefined', 'null', 'NaN', '[object Object]']);
+
+/** An expression that was typed while the switch stood on Fixed would reach the reader as it stands, and only once. */
+function refuseTyped(parameters: Parameters, name: string, field: string): void {
+	const raw = parameters.raw(name);
+	const typed = typeof raw === 'string' && !raw.startsWith('=') ? unresolvedIn(raw) : null;
+	if (typed === null) return;
+	throw new Error(
+		`${field} holds ${typed.slice(0, 100)} as it was typed. Switch the field from Fixed to Expression.`,
+	);
+}
 
 function readText(text: string, field: string): string {
 	if (MISTAKES.has(text.trim())) {
@@ -367,6 +377,7 @@ function readOnUnknown(parameters: Parameters, itemIndex: number): boolean {
 function readOwnKey(
 	parameters: Parameters,
 	options: IDataObject,
+	itemIndex: number,
 ): { ownKey: unknown; hints: string[] } {
 	const raw = (parameters.raw('options') as IDataObject | undefined)?.key;
 	const ownKey: unknown = options.key ?? '';
@@ -377,6 +388,12 @@ function readOwnKey(
 		if (source !== undefined) {
 			throw new Error(
 				`Own Key uses ${source}, which differs in every run: nothing would ever be a duplicate. Use a value that stays, such as an order number.`,
+			);
+		}
+		const part = parameters.emptyOptionPart('key', itemIndex);
+		if (part !== null) {
+			throw new Error(
+				`Own Key: ${part} gives nothing in this item, so it would be the key of every message without it. Check the field it names.`,
 			);
 		}
 		return { ownKey, hints: [] };

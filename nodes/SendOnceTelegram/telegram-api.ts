@@ -303,6 +303,14 @@ function readAnswer(
 	if (status === 400 && /can't parse entities|can't find end/i.test(description)) {
 		return { outcome: 'unparsed', error };
 	}
+	if (status < 400) {
+		return {
+			outcome: 'refused',
+			error: `The base URL only leads to another address (HTTP status ${status}). Enter that one in the Telegram credential; the usual one is https://api.telegram.org`,
+			code: status,
+			bot: false,
+		};
+	}
 	// 404: no such bot; what is wrong with a chat is a 400
 	return { outcome: 'refused', error, code: status, bot: status === 401 || status === 404 };
 }

@@ -80,13 +80,13 @@ export class Parameters {
 	 * none. n8n leaves out what gives nothing: of `inv-{{ $json.order }}` would be left `inv-` for every item without one.
 	 */
 	emptyPart(name: string, itemIndex: number): string | null {
-		for (const part of templateParts(this.raw(name))) {
-			const value = this.evaluate(part, itemIndex);
-			if (value === undefined || value === null || String(value).trim() === '') {
-				return part.slice(0, 200);
-			}
-		}
-		return null;
+		return this.emptyPartOf(this.raw(name), itemIndex);
+	}
+
+	/** The same in an entry of the Options collection. */
+	emptyOptionPart(name: string, itemIndex: number): string | null {
+		const options = this.raw('options') as IDataObject | null | undefined;
+		return this.emptyPartOf(options?.[name], itemIndex);
 	}
 
 	isExpression(name: string): boolean {
@@ -96,6 +96,16 @@ export class Parameters {
 	/** As it stands on the node, expressions unresolved. */
 	raw(name: string): unknown {
 		return this.onNode[name];
+	}
+
+	private emptyPartOf(raw: unknown, itemIndex: number): string | null {
+		for (const part of templateParts(raw)) {
+			const value = this.evaluate(part, itemIndex);
+			if (value === undefined || value === null || String(value).trim() === '') {
+				return part.slice(0, 200);
+			}
+		}
+		return null;
 	}
 
 	private namesIn(name: string, text: string): readonly string[] {

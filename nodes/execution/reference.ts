@@ -1,4 +1,4 @@
-import { refuseEmptyText } from '../../ledger';
+import { refuseEmptyText, refuseUnresolved } from '../../ledger';
 import type { Parameters } from './parameters';
 import { messageOf } from './problems';
 
@@ -38,6 +38,7 @@ export function readReference(
 	}
 	try {
 		refuseEmptyText(reference, 'External Reference', parameters.isExpression(name));
+		refuseUnresolved(reference, 'External Reference');
 	} catch (error) {
 		return none(`${messageOf(error)} No reference was stored.`);
 	}

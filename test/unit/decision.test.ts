@@ -178,6 +178,14 @@ describe('the key of a question', () => {
 		expect(parts.temperature).toBeUndefined();
 	});
 
+	test('an expression that nobody resolved is no model and no prompt: all who typed it would get one answer', () => {
+		for (const name of ['kind', 'model', 'promptVersion', 'tools', 'temperature'])
+			expect(() => key({ [name]: '{{ $json.value }}' })).toThrow(/as it was typed/);
+		// a prompt with its places for values is a prompt: what stands there is asked about apart
+		expect(distinct({ promptVersion: 'Classify {{ $json.text }}' }, {})).toBe(2);
+		expect(distinct({ input: { text: 'Use {{ $json.id }} there' } }, {})).toBe(2);
+	});
+
 	test('a model that was chosen from a list is the one that was typed', () => {
 		const chosen = { __rl: true, mode: 'list', value: 'gpt-test', cachedResultName: 'GPT Test' };
 		expect(distinct({}, { model: chosen }, { model: { ...chosen, mode: 'id' } })).toBe(1);

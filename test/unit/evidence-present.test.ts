@@ -29,6 +29,7 @@ describe('case 130: what counts as present', () => {
 		['a list of a list with a value', [[], ['x']]],
 		['an object with one value', { a: null, b: false }],
 		['text that only begins like a lost value', 'null-7'],
+		['a text about expressions', 'Use {{ $json.id }} there'],
 	])('%s does', (_, value) => {
 		expect(isPresent(value)).toBe(true);
 	});
@@ -46,6 +47,9 @@ describe('case 130: what counts as present', () => {
 		['blanks that count as letters', '\u3164\u115f\u2800'],
 		['the error of a spreadsheet', '#N/A'],
 		['the text NaN', 'NaN'],
+		['an expression that nobody resolved', '{{ $json.envelope_id }}'],
+		['one with its sign', '={{ $json.envelope_id }}'],
+		['a merge field without a value', ' {{envelope_id}} '],
 		['NaN', Number.NaN],
 		['an infinity', Number.POSITIVE_INFINITY],
 		['an invalid date', new Date('nope')],

@@ -194,6 +194,14 @@ describe('Telegram’s answers', () => {
 		expect(await send(server.url)).toMatchObject(expected);
 	});
 
+	test('a base URL that only leads elsewhere is said as such', async () => {
+		server.behave('*', { fail: { code: 301, description: 'Moved' } });
+		expect(await send(server.url)).toMatchObject({
+			outcome: 'refused',
+			error: expect.stringContaining('The base URL only leads to another address'),
+		});
+	});
+
 	test.each([
 		[{ ok: false, error_code: 400, description: 'chat not found' }, { outcome: 'refused' }],
 		[

@@ -320,6 +320,13 @@ describe('parts of a text', () => {
 		expect(parts.length).toBeGreaterThan(1);
 	});
 
+	test('HTML that Telegram does not know keeps its lines where it goes out plain', () => {
+		const text = 'one<br>two<br/>three<p>four</p><ul><li>five</li><li>six</li></ul>';
+		expect(messageParts(text, 'HTML', LIMITS)).toEqual([
+			{ text, plain: 'one\ntwo\nthreefour\nfive\nsix\n\n' },
+		]);
+	});
+
 	test('a text that would take more than 100 messages is not cut', () => {
 		expect(messageParts('x'.repeat(101 * 4_096), null, LIMITS)).toBeNull();
 		expect(messageParts('x'.repeat(600_000), null, LIMITS)).toBeNull();
@@ -405,5 +412,19 @@ describe('the identity of a message', () => {
 		])
 			expect(() => readChatId(wrong)).toThrow(/Chat ID/);
 		expect(() => readChatId(2 ** 53)).toThrow(/rounded/);
+	});
+
+	test('a chat that was copied from a page is the chat, and what cannot be one says what it lacks', () => {
+		for (const copied of [
+			'\u22121001234567890',
+			'\u20101001234567890',
+			'\u200e-1001234567890\u202c',
+		])
+			expect(readChatId(copied)).toBe('-1001234567890');
+		for (const link of ['https://t.me/My_Channel', 't.me/My_Channel/', 'My_Channel'])
+			expect(() => readChatId(link)).toThrow('enter @My_Channel');
+		expect(() => readChatId('{{ $json.chat }}')).toThrow('from Fixed to Expression');
+		expect(() => readChatId({ id: 5 })).toThrow('Chat ID is an object');
+		expect(() => readChatId([5])).toThrow('Chat ID is a list');
 	});
 });

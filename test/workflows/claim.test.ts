@@ -713,6 +713,27 @@ describe('the key', () => {
 		});
 	});
 
+	test('an expression that nobody resolved is no key: it is the same text for every item', async () => {
+		for (const [item, parameters] of [
+			[{ order: 1 }, { identity: 'expression', key: '{{ $json.order }}' }],
+			[{ order: 1 }, { identity: 'expression', key: 'inv-{{ $json.order }}' }],
+			[{ order: '{{ $json.id }}' }, { keyFields: 'order' }],
+			[{ order: 'inv-{{ $json.id }}' }, { keyFields: 'order' }],
+			[{ order: '{{order_id}}', shop: 'a' }, { keyFields: 'order, shop' }],
+			[{ order: 1 }, { keyFields: 'order', version: 'v{{ $json.v }}' }],
+			[{ url: 'https://example.com/{{ $json.id }}' }, { identity: 'url', url: '={{ $json.url }}' }],
+		] as Array<[IDataObject, IDataObject]>) {
+			const ran = await stage.run({
+				items: [item, item],
+				nodes: [claim({ kind: stage.newKind(), ...parameters }, { onError: 'continueRegularOutput' })],
+			});
+			expect(ran.json('Claim Work', 3).map((json) => workOf(json))).toMatchObject([
+				{ status: 'refused', message: expect.stringContaining('as it was typed') as string },
+				{ status: 'refused', message: expect.stringContaining('Fixed to Expression') as string },
+			]);
+		}
+	});
+
 	test('an expression that throws for one item refuses that item only', async () => {
 		const kind = stage.newKind();
 		const ran = await stage.run({

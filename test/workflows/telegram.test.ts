@@ -181,6 +181,46 @@ describe('a message goes out once', () => {
 		expect(text.hints('Telegram').join()).toMatch(/every run sends another text/);
 	});
 
+	test('an own key of which a part gives nothing is refused: all messages without it would be one', async () => {
+		const chat = newChat();
+		const items = [
+			{ chat, text: 'a', order: 1 },
+			{ chat, text: 'b' },
+			{ chat, text: 'c', order: null },
+		];
+		const ran = await send(
+			items,
+			{ options: { key: '=order-{{ $json.order }}' } },
+			{ settings: { onError: 'continueRegularOutput' } },
+		);
+		expect(statuses(ran)).toEqual([['sent'], [], ['refused', 'refused']]);
+		expect(field(ran, 2).message).toMatch(/Own Key: \{\{ \$json\.order \}\} gives nothing/);
+	});
+
+	test('an expression that was typed where n8n stands on Fixed is not sent, and is no key', async () => {
+		const chat = newChat();
+		const items = [
+			{ chat, text: 'a' },
+			{ chat, text: 'b' },
+		];
+		for (const [parameters, words] of [
+			[{ text: 'Order {{ $json.text }}' }, 'Text holds {{ $json.text }}'],
+			[{ options: { key: '{{ $json.text }}' } }, 'Own Key" holds "{{ $json.text }}"'],
+			[{ chatId: '{{ $json.chat }}' }, 'Chat ID holds {{ $json.chat }}'],
+		] as Array<[IDataObject, string]>) {
+			const ran = await send(items, parameters, {
+				settings: { onError: 'continueRegularOutput' },
+			});
+			expect(statuses(ran)).toEqual([[], [], ['refused', 'refused']]);
+			expect(field(ran, 2).message).toContain(words);
+			expect(field(ran, 2).message).toContain('from Fixed to Expression');
+		}
+		expect(server.deliveries(chat)).toEqual([]);
+		// what an item says is its own affair
+		const said = await send([{ chat, text: 'Use {{ $json.text }} there' }]);
+		expect(statuses(said)).toEqual([['sent'], [], []]);
+	});
+
 	test('case 59: an underscore and no parse mode: sent as it stands, no attribution', async () => {
 		const chat = newChat();
 		const ran = await send([{ chat, text: 'My_Workflow done' }]);
