@@ -1,4 +1,4 @@
-import { parsePath, readField } from '../identity/field-path';
+import { isCode, parsePath, readField } from '../identity/field-path';
 import { identifyByKey, type KeyPart } from '../identity/business-key';
 import { IdentityRefusal, shown } from '../identity/refusal';
 import { isStorableText } from '../json-text';
@@ -18,7 +18,11 @@ export interface EvidenceWork {
 }
 
 /** One piece of evidence a record must show. `name` is how people call it; without one it says what it checks. */
-export type EvidenceRule = { name?: string } & (
+export type EvidenceRule = {
+	name?: string;
+	/** The name of its field came out of an expression: one that is missing may be a value. */
+	fieldByExpression?: boolean;
+} & (
 	| { check: 'present'; field: string }
 	/** The field's text equals; 7 equals "7", capitals count, and spaces around it do not. */
 	| { check: 'equals'; field: string; value: unknown }
@@ -142,7 +146,7 @@ function apply(
 	if (rule.field.trim() === '') {
 		return { outcome: 'broken', found: 'nothing', reason: 'names no field. Enter its name.' };
 	}
-	const value = valueOf(record, rule.field.trim());
+	const value = valueOf(record, rule.field.trim(), rule.fieldByExpression === true);
 	if ('reason' in value) return { outcome: 'fails', found: 'nothing', reason: value.reason };
 	const found = foundText(value.value);
 	if (!isPresent(value.value)) {
@@ -221,9 +225,16 @@ function isComparison(given: string): boolean {
 function valueOf(
 	record: Record<string, unknown>,
 	field: string,
+	byExpression: boolean,
 ): { value: unknown } | { reason: string } {
 	const { found, value } = readField(record, field);
 	if (found) return { value };
+	// what the editor makes of a field that is dragged into the box
+	if (byExpression || isCode(field)) {
+		return {
+			reason: `the record has no field of that name. A name belongs there, such as envelope_id, ${byExpression ? 'and the expression gives a value' : 'and no expression'}: enter the name as fixed text`,
+		};
+	}
 	return {
 		reason:
 			parsePath(field) === null

@@ -58,6 +58,11 @@ export function parseFieldNames(text: string): string[] {
 	return [...new Set(pieces.map((piece) => piece.trim()).filter((piece) => piece !== ''))];
 }
 
+/** Whether a name that no field has looks like an expression: `{{ $json.id }}`, `$json.id`, `json.id`, `"id"`. */
+export function isCode(name: string): boolean {
+	return /[{}$;\n"']|^json\./.test(name);
+}
+
 /** A path as messages show it. */
 export function pathText(root: string | null, path: ReadonlyArray<string | number>): string | null {
 	let text = root ?? '';

@@ -6,7 +6,7 @@ export { identifyByKey } from './business-key';
 export { canonicalJson } from './canonical';
 export type { ContentOptions } from './content';
 export { identifyByContent } from './content';
-export { parseFieldNames, readField } from './field-path';
+export { isCode, parseFieldNames, readField } from './field-path';
 export { keyHints } from './key-hints';
 export { isOwnField } from './own-field';
 export type { ReadingOptions } from './reading';

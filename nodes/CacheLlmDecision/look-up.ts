@@ -3,6 +3,7 @@ import type { IDataObject, IExecuteFunctions } from 'n8n-workflow';
 
 import {
 	decisionKeyOf,
+	isCode,
 	DEFAULT_VOLATILE_FIELDS,
 	isPresent,
 	parseFieldNames,
@@ -208,8 +209,11 @@ function readInput(parameters: Parameters, itemIndex: number, json: IDataObject)
 		names.map((name) => {
 			const { found, value } = readField(json, name);
 			if (!found || value === undefined) {
+				const isValue = parameters.isExpression('inputFields') || isCode(name);
 				throw new Error(
-					`The field "${name}" is missing in this item. Check its spelling in "Input Fields".`,
+					isValue
+						? `"Input Fields" takes names of fields, such as subject, text: ${parameters.isExpression('inputFields') ? 'its expression gives' : 'there stands'} "${name.slice(0, 80)}", and this item has no field of that name. Enter the names as fixed text, separated by commas.`
+						: `The field "${name}" is missing in this item. Check its spelling in "Input Fields".`,
 				);
 			}
 			return [name, value];

@@ -102,7 +102,12 @@ function readTarget(parameters: Parameters, json: IDataObject, itemIndex: number
 
 function readRules(given: unknown, raw: unknown, itemIndex: number): EvidenceRule[] {
 	const written = listOf(raw);
-	return listOf(given).map((form, i) => readRule(form, written[i], itemIndex));
+	return listOf(given).map((form, i) => {
+		const rule = readRule(form, written[i], itemIndex);
+		const field: unknown = written[i]?.field;
+		const fieldByExpression = typeof field === 'string' && field.startsWith('=');
+		return fieldByExpression ? { ...rule, fieldByExpression } : rule;
+	});
 }
 
 function readRule(form: RuleForm, raw: RuleForm | undefined, itemIndex: number): EvidenceRule {

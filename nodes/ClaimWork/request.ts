@@ -9,6 +9,7 @@ import {
 	matchDigests,
 	parseFieldNames,
 	payloadText,
+	isCode,
 	readField,
 	RACE_SPACE,
 	volatileSources,
@@ -472,7 +473,7 @@ function refuseEmptyPart(parameters: Parameters, itemIndex: number): void {
 /** A value, or code, where names belong: what the editor makes of a field that is dragged into the box. */
 function refuseNoName(parameters: Parameters, parameter: string, label: string, name: string) {
 	const isExpression = parameters.isExpression(parameter);
-	if (!isExpression && !/[{}$;\n"']|^json\./.test(name)) return;
+	if (!isExpression && !isCode(name)) return;
 	const shown = `"${name.slice(0, 80)}"`;
 	const problem = isExpression
 		? `its expression gives ${shown}, and this item has no field of that name`

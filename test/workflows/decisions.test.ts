@@ -330,6 +330,16 @@ describe('what makes another question', () => {
 		await expect(onlyKey(kind)).rejects.toThrow('there are 0 questions');
 	});
 
+	test('an expression where names of fields belong is refused with the cure', async () => {
+		for (const inputFields of ['={{ $json.text }}', '{{ $json.text }}', 'subject, $json.text']) {
+			const ran = await stage.run({
+				items: [MAIL],
+				nodes: [decision('lookUp', asking(stage.newKind(), { inputFields }))],
+			});
+			expect(ran.error?.message).toMatch(/"Input Fields" takes names of fields.*as fixed text/);
+		}
+	});
+
 	test('case 101: an item whose chosen fields are all empty asks about nothing, and is refused; one of them is enough', async () => {
 		const kind = stage.newKind();
 		for (const nothing of ['', ' ', null, [], 'undefined']) {

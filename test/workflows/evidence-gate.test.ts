@@ -146,6 +146,23 @@ describe('one step', () => {
 		expect(missing.map(({ field }) => field)).toEqual(['deal.envelope_id', 'approver']);
 	});
 
+	test('case 128: an expression where the name of a field belongs blocks, and the cure is said', async () => {
+		for (const field of ['={{ $json.envelope_id }}', '{{ $json.envelope_id }}', '$json.envelope_id']) {
+			const ran = await stage.run({
+				items: [{ envelope_id: 'env-1' }],
+				nodes: [gate(list([present(field)]))],
+			});
+			expect(ran.json(NODE, 0)).toEqual([]);
+			expect(gateOf(ran.json(NODE, 1)[0]).message).toContain('enter the name as fixed text');
+		}
+		// one that gives a name is as good as the name
+		const ran = await stage.run({
+			items: [{ envelope_id: 'env-1', proof: 'envelope_id' }],
+			nodes: [gate(list([present('={{ $json.proof }}')]))],
+		});
+		expect(ran.json(NODE, 0)).toHaveLength(1);
+	});
+
 	test('case 128: no items means that nothing passes and nothing is logged', async () => {
 		const { node, seen } = effect();
 		const before = await stage.ledger.query('select max(id) from idempotency.decision_log');
