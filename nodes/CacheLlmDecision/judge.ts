@@ -1,6 +1,6 @@
 import type { IDataObject, IExecuteFunctions } from 'n8n-workflow';
 
-import type { DecisionAnswer, Ledger } from '../../ledger';
+import { isPresent, unresolvedIn, type DecisionAnswer, type Ledger } from '../../ledger';
 import { callerOf } from '../execution/caller';
 import { asDecisionField } from '../execution/decision-field';
 import type { Parameters } from '../execution/parameters';
@@ -71,8 +71,17 @@ function readApprover(parameters: Parameters, itemIndex: number): string {
 		);
 	}
 	const approver = parameters.text('approver', itemIndex).trim();
+	const typed = unresolvedIn(approver);
+	if (typed !== null) {
+		throw new Error(
+			`"Approver" holds ${typed.slice(0, 100)} as it was typed, which names nobody. Switch the field from Fixed to Expression.`,
+		);
+	}
+	// of "user {{ $json.user }}" is left "user" where a program opened the link
 	const isNobody =
+		parameters.isAllEmpty('approver', itemIndex) ||
 		['undefined', 'null', 'nan', 'false', 'true'].includes(approver.toLowerCase()) ||
+		!isPresent(approver) ||
 		approver.includes('[object Object]') ||
 		!/[\p{L}\p{N}]/u.test(approver);
 	if (isNobody || approver.length > 500) {

@@ -83,7 +83,13 @@ export class Parameters {
 		return this.emptyPartOf(this.raw(name), itemIndex);
 	}
 
-	/** The same in an entry of the Options collection. */
+	/** Whether not one `{{ … }}` of a text gives anything, where it holds more than one of them, or other text. */
+	isAllEmpty(name: string, itemIndex: number): boolean {
+		const parts = templateParts(this.raw(name));
+		return parts.length > 0 && parts.every((part) => this.isEmpty(part, itemIndex));
+	}
+
+	/** As `emptyPart`, in an entry of the Options collection. */
 	emptyOptionPart(name: string, itemIndex: number): string | null {
 		const options = this.raw('options') as IDataObject | null | undefined;
 		return this.emptyPartOf(options?.[name], itemIndex);
@@ -100,12 +106,14 @@ export class Parameters {
 
 	private emptyPartOf(raw: unknown, itemIndex: number): string | null {
 		for (const part of templateParts(raw)) {
-			const value = this.evaluate(part, itemIndex);
-			if (value === undefined || value === null || String(value).trim() === '') {
-				return part.slice(0, 200);
-			}
+			if (this.isEmpty(part, itemIndex)) return part.slice(0, 200);
 		}
 		return null;
+	}
+
+	private isEmpty(expression: string, itemIndex: number): boolean {
+		const value = this.evaluate(expression, itemIndex);
+		return value === undefined || value === null || String(value).trim() === '';
 	}
 
 	private namesIn(name: string, text: string): readonly string[] {

@@ -831,6 +831,25 @@ describe('approval', () => {
 		expect((await ask({ kind, model: model.chain })).json('Apply')).toEqual([]);
 	});
 
+	test('case 80: what is left of a text around an approver who is missing names nobody; half a name does', async () => {
+		const { decisionKey } = await proposed();
+		for (const [approver, words] of [
+			['=Telegram user {{ $json.first }} {{ $json.last }}', '"Approver" is empty'],
+			['=by {{ $json.first }}', '"Approver" is empty'],
+			['{{ $json.first }}', 'Switch the field from Fixed to Expression'],
+			['by {{ $json.first }}', 'Switch the field from Fixed to Expression'],
+			['#N/A', '"Approver" is empty'],
+		]) {
+			const ran = await stage.run({ items: [{ decisionKey }], nodes: [verdict('approve', { approver })] });
+			expect(ran.error?.message).toContain(words);
+		}
+		const person = await stage.run({
+			items: [{ decisionKey, first: 'Grace' }],
+			nodes: [verdict('approve', { approver: '={{ $json.first }} {{ $json.last }}' })],
+		});
+		expect(said(person, 'Verdict', 0)).toMatchObject([{ status: 'approved', approver: 'Grace' }]);
+	});
+
 	test('of another value than the item shows is refused', async () => {
 		const { kind, decisionKey, model } = await proposed();
 		const shown = await ask({ kind, model: model.chain, lookUp: { needsApproval: true } });
