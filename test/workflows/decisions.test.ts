@@ -468,6 +468,26 @@ describe('what is not stored', () => {
 		});
 	});
 
+	test('an expression that was typed where n8n stands on Fixed is no answer', async () => {
+		const store = { answerFrom: 'expression', answer: '{{ $json.text }}', form: 'text' };
+		expect(await notStored({ text: 'It is an invoice.' }, store)).toMatchObject({
+			reason: expect.stringContaining('from Fixed to Expression'),
+		});
+	});
+
+	test('an error as its vendor writes it, a stream, and thoughts without an end', async () => {
+		for (const [answer, reason] of [
+			[{ code: 'InvalidApiKey', message: 'No such key.', request_id: 'a1' }, 'No such key.'],
+			[{ data: 'data: {"choices":[]}\n\ndata: [DONE]\n' }, '"stream"'],
+			[{ output: '<think>It may be' }, 'cut off'],
+		] as Array<[IDataObject, string]>) {
+			expect(await notStored(answer, { form: 'text' })).toMatchObject({
+				status: 'not_stored',
+				reason: expect.stringContaining(reason),
+			});
+		}
+	});
+
 	test('a value that lacks a required field, or has it empty', async () => {
 		const store = { requiredFields: 'label, customer.name' };
 		expect(await notStored({ text: '{"label": "", "customer": {}}' }, store)).toMatchObject({
@@ -544,6 +564,20 @@ describe('what is stored', () => {
 		['case 77: content blocks in the place of text', { text: [{ type: 'text', text: '{"label": "a"}' }] }],
 	])('%s', async (_, answer) => {
 		expect(await stored(answer as unknown as IDataObject)).toMatchObject({ status: 'stored', value: { label: 'a' } });
+	});
+
+	test('an answer of the names of an error, which the schema tells from one', async () => {
+		const answer = { title: 'Smith v. Jones', code: 450 };
+		await expect(stored(answer)).rejects.toThrow('put them into one field named "output"');
+		const schema = {
+			type: 'object',
+			required: ['title', 'code'],
+			properties: { title: { enum: ['Smith v. Jones', 'Doe v. Roe'] }, code: { type: 'integer' } },
+		};
+		const options = { schema: JSON.stringify(schema) };
+		expect(await stored(answer, { options })).toMatchObject({ value: answer });
+		await expect(stored({ title: 'Unauthorized', code: 401 }, { options })).rejects.toThrow('Unauthorized');
+		expect(await stored({ output: answer })).toMatchObject({ value: answer });
 	});
 
 	test('text where text is asked for, and an expression where the answer stands elsewhere', async () => {
