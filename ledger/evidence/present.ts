@@ -38,8 +38,11 @@ function isThere(value: unknown, depth: number): boolean {
 }
 
 function isLostValue(text: string): boolean {
-	return isMistake(text) || text.includes('[object Object]');
+	return isMistake(text) || EMPTY_JSON.test(text) || text.includes('[object Object]');
 }
+
+/** An empty list, object or text that a step before wrote as JSON. */
+const EMPTY_JSON = /^(?:\[[\s,]*(?:null[\s,]*)*\]|\{\s*\}|""|'')$/;
 
 function isObjectThere(value: object, depth: number): boolean {
 	if (types.isBoxedPrimitive(value)) return isThere(value.valueOf(), depth);

@@ -29,6 +29,7 @@ describe('case 130: what counts as present', () => {
 		['a list of a list with a value', [[], ['x']]],
 		['an object with one value', { a: null, b: false }],
 		['text that only begins like a lost value', 'null-7'],
+		['a list with a value as text', '[null, 0]'],
 		['a text about expressions', 'Use {{ $json.id }} there'],
 	])('%s does', (_, value) => {
 		expect(isPresent(value)).toBe(true);
@@ -47,6 +48,10 @@ describe('case 130: what counts as present', () => {
 		['blanks that count as letters', '\u3164\u115f\u2800'],
 		['the error of a spreadsheet', '#N/A'],
 		['the text NaN', 'NaN'],
+		['an empty list as text', '[]'],
+		['a list of null as text', '[null, null]'],
+		['an empty object as text', '{ }'],
+		['empty text in quotes', '""'],
 		['an expression that nobody resolved', '{{ $json.envelope_id }}'],
 		['one with its sign', '={{ $json.envelope_id }}'],
 		['a merge field without a value', ' {{envelope_id}} '],
