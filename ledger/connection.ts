@@ -6,6 +6,7 @@ import { Pool, type PoolClient, type QueryResultRow } from 'pg';
 import {
 	LedgerError,
 	describeFailure,
+	isDriverTimeout,
 	isLedgerError,
 	isTransient,
 	losesAnswer,
@@ -28,6 +29,8 @@ import { TunnelStream, type OpenChannel } from './tunnel-stream';
 const MAX_TRIES = 5;
 const RETRY_WITHIN_MS = 8_000;
 const FIRST_PAUSE_MS = 100;
+/** A migration may rewrite or index a large table; a server that is silent for longer than this has gone away. */
+const INSTALL_TIMEOUT_MS = 15 * 60_000;
 
 /**
  * One bounded pool and what every statement needs around it: time-outs, errors in plain words, retries of passing
@@ -38,9 +41,12 @@ export class LedgerConnection {
 	private readonly pool: Pool;
 	private readonly statements: Statements;
 	private ready: Promise<void> | null = null;
+	private readonly openedAt = new WeakMap<PoolClient, number>();
+	/** Connections that were opened before lead to a server that has become a standby. */
+	private demotedAt = -Infinity;
 
 	constructor(readonly settings: CompleteSettings) {
-		this.statements = new Statements(settings.queryTimeoutSeconds * 1000);
+		this.statements = new Statements(this.queryTimeoutMs);
 		this.pool = new Pool({
 			host: settings.host,
 			port: settings.port,
@@ -60,7 +66,10 @@ export class LedgerConnection {
 		// an idle connection whose server went away, and one that dies in use, must not crash n8n: the next call
 		// reconnects, the running one gets its error from its own query
 		this.pool.on('error', () => undefined);
-		this.pool.on('connect', (client) => client.on('error', () => undefined));
+		this.pool.on('connect', (client) => {
+			client.on('error', () => undefined);
+			this.openedAt.set(client, performance.now());
+		});
 	}
 
 	/**
@@ -96,14 +105,19 @@ export class LedgerConnection {
 	/** Reads what is installed, without installing. Throws `LedgerError`. */
 	async readVersion(): Promise<InstalledVersion | null> {
 		return await this.withClient(
-			async (client) => await usableVersion(client, this.settings.schema),
+			async (client) =>
+				await usableVersion(timed(client, this.queryTimeoutMs), this.settings.schema),
 		);
 	}
 
 	/** Installs or upgrades the schema now, whatever the setting says. Throws `LedgerError`. */
 	async install(): Promise<InstalledVersion> {
 		return await this.withClient(
-			async (client) => await installSchema(client, this.settings.schema),
+			async (client) =>
+				await installSchema(
+					timed(client, Math.max(INSTALL_TIMEOUT_MS, this.queryTimeoutMs)),
+					this.settings.schema,
+				),
 		);
 	}
 
@@ -114,7 +128,8 @@ export class LedgerConnection {
 
 	/** Claims a work and rolls it back: proof that this role may use the ledger. Throws `LedgerError`. */
 	async tryClaim(): Promise<void> {
-		await this.withClient(async (client) => {
+		await this.withClient(async (lent) => {
+			const client = timed(lent, this.queryTimeoutMs);
 			await client.query('begin');
 			try {
 				await client.query(
@@ -127,20 +142,33 @@ export class LedgerConnection {
 		});
 	}
 
+	private get queryTimeoutMs(): number {
+		return this.settings.queryTimeoutSeconds * 1000;
+	}
+
 	/** Lends a connection; it is destroyed when the failure leaves its state unknown. Throws `LedgerError`. */
 	async withClient<T>(work: (client: PoolClient) => Promise<T>): Promise<T> {
-		const client = await this.pool.connect().catch((error: unknown) => {
-			throw this.describe(error);
-		});
+		const client = await this.lend();
 		let spoiled = false;
 		try {
 			return await work(client);
 		} catch (error) {
 			const failure = this.describe(error);
 			spoiled = spoilsConnection(failure);
+			if (failure.code === 'read_only') this.demotedAt = performance.now();
 			throw failure;
 		} finally {
 			client.release(spoiled);
+		}
+	}
+
+	private async lend(): Promise<PoolClient> {
+		for (;;) {
+			const client = await this.pool.connect().catch((error: unknown) => {
+				throw this.describe(error);
+			});
+			if ((this.openedAt.get(client) ?? Infinity) > this.demotedAt) return client;
+			client.release(true);
 		}
 	}
 
@@ -225,6 +253,24 @@ export class LedgerConnection {
 			}
 		}
 	}
+}
+
+/**
+ * A connection whose every query ends in time, with an answer or without: a pooler takes a client long before it has a
+ * server for it, and somebody may hold a lock. After a time-out nothing more is sent, as it would queue behind the query
+ * that hangs.
+ */
+function timed(client: PoolClient, timeoutMs: number): Pick<PoolClient, 'query'> {
+	let hangs: Error | null = null;
+	const query = async (text: string, values?: unknown[]) => {
+		if (hangs !== null) throw hangs;
+		const given = { text, values, query_timeout: timeoutMs };
+		return await client.query(given).catch((error: Error) => {
+			if (isDriverTimeout(error)) hangs = error;
+			throw error;
+		});
+	};
+	return { query: query as unknown as PoolClient['query'] };
 }
 
 /** The driver's types ask for a socket; it uses no more of one than a TunnelStream has. */

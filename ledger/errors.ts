@@ -69,6 +69,11 @@ interface DriverError extends Error {
 const DRIVER_TIMEOUT =
 	/query read timeout|timeout exceeded when trying to connect|connection timeout|connection terminated due to connection timeout/i;
 
+/** Whether the driver gave up waiting for an answer: the query may still hang in its connection. */
+export function isDriverTimeout(error: Error): boolean {
+	return DRIVER_TIMEOUT.test(error.message);
+}
+
 const TLS_CODES = new Set([
 	'SELF_SIGNED_CERT_IN_CHAIN',
 	'DEPTH_ZERO_SELF_SIGNED_CERT',
@@ -101,7 +106,8 @@ const LOST_CODES = new Set([
 
 /**
  * Passing failures that the same call, sent again, may survive: PostgreSQL's class 08, 53300, 57P01–57P03, 40001, 40P01,
- * and a lost or refused connection. Every call of the ledger carries a token, so sending it again is safe.
+ * and a lost or refused connection; 25006, as a connection outlives the failover that made its server a standby. Every
+ * call of the ledger carries a token, so sending it again is safe.
  */
 export function isTransient(error: LedgerError): boolean {
 	return (
@@ -109,6 +115,7 @@ export function isTransient(error: LedgerError): boolean {
 		error.code === 'connection_lost' ||
 		error.code === 'too_many_connections' ||
 		error.code === 'starting_up' ||
+		error.code === 'read_only' ||
 		error.sqlState === '40001' ||
 		error.sqlState === '40P01'
 	);
@@ -119,9 +126,11 @@ export function losesAnswer(error: LedgerError): boolean {
 	return error.code === 'timeout' || error.code === 'connection_lost';
 }
 
-/** Whether the connection must be thrown away: its state is unknown, or it is gone. */
+/** Whether the connection must be thrown away: its state is unknown, it is gone, or it leads to where nothing is written. */
 export function spoilsConnection(error: LedgerError): boolean {
-	return ['timeout', 'connection_lost', 'unreachable', 'starting_up'].includes(error.code);
+	return ['timeout', 'connection_lost', 'unreachable', 'starting_up', 'read_only'].includes(
+		error.code,
+	);
 }
 
 /** Translates what the driver threw. Never throws; keeps PostgreSQL's own words where they help. */
@@ -134,7 +143,7 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 	const words = String(error?.message ?? error ?? 'no message')
 		.split('\n')[0]
 		.slice(0, 500);
-	const code = given === '08P01' ? poolerState(words) : given;
+	const code = given !== null && POOLER_CODES.has(given) ? poolerState(words, given) : given;
 	const server = `${at.host}:${at.port}`;
 	const say = (kind: LedgerErrorCode, problem: string, cure: string) =>
 		new LedgerError(kind, problem, cure, code);
@@ -148,6 +157,14 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 			'unreachable',
 			`The ledger's PostgreSQL at ${server} cannot be reached (${code}).`,
 			'Check host and port in the credential, that the server runs, and that a firewall lets n8n through.',
+		);
+	}
+	if (code === '25P04' || (code === '57014' && /statement timeout/i.test(words))) {
+		const setting = code === '25P04' ? 'transaction_timeout' : 'statement_timeout';
+		return say(
+			'timeout',
+			`The ledger's PostgreSQL at ${server} did not answer in time: its own ${setting} ended the call.`,
+			`Check the load of the server, or raise ${setting} for user "${at.user}" there (alter role … set ${setting} = …); the time-outs in the credential are others.`,
 		);
 	}
 	if (DRIVER_TIMEOUT.test(words) || code === '57014') {
@@ -192,11 +209,22 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 			'Set TLS to "Off" in the credential, or switch TLS on at the server.',
 		);
 	}
-	if (code === '28000' && /no encryption|SSL off/i.test(words)) {
+	// PostgreSQL's, Azure's, Supabase's and PgBouncer's, and Neon's words for it
+	if (
+		(code === '28000' && /no encryption|SSL off/i.test(words)) ||
+		/SSL (connection is )?required|connection is insecure/i.test(words)
+	) {
 		return say(
 			'tls',
 			`${server} accepts only encrypted connections.`,
 			'Set TLS to "Require" or "Verify" in the credential.',
+		);
+	}
+	if (NO_SUCH_PROJECT.test(words)) {
+		return say(
+			'wrong_password',
+			`The pooler at ${server} knows no project for user "${at.user}" (${words}).`,
+			"Copy host and user from your provider's page about connecting: the pooler wants the project in the user name (at Supabase postgres.<project reference>), and its host is that of the project's region.",
 		);
 	}
 	if (code === '28P01' || code === '28000' || /SASL|password must be a string/i.test(words)) {
@@ -218,6 +246,12 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 				'too_many_connections',
 				`PostgreSQL at ${server} has no free connection left.`,
 				'Lower "Maximum Connections" in the credential, raise max_connections at the server, or put PgBouncer in front.',
+			);
+		case '53100':
+			return say(
+				'unknown',
+				`PostgreSQL at ${server} has no disk space left (${words}).`,
+				'Free some, or enlarge the disk of the server. Nothing of this call was kept.',
 			);
 		case '57P03':
 			return say(
@@ -295,12 +329,22 @@ function isGarbled(error: DriverError | undefined, words: string): boolean {
 	return error?.name === 'SyntaxError' || words.startsWith('received invalid response');
 }
 
-/** PgBouncer answers nearly everything with 08P01; its words tell which state PostgreSQL would have named. */
-function poolerState(words: string): string {
+/** What poolers say for nearly everything: PgBouncer 08P01, those of Supabase and Neon XX000. */
+const POOLER_CODES = new Set(['08P01', 'XX000']);
+
+/** Supabase's pooler, before and since its messages have codes of their own. */
+const NO_SUCH_PROJECT = /tenant or user not found|tenant\/user .*not found/i;
+
+/** Words that stand for "no connection is free": PgBouncer's, Supabase's, Neon's. */
+const NONE_FREE =
+	/^no more connections allowed|^query_wait_timeout|max client(s|.connections)? reached|check ?out.* timeout|unable to check out|too many database connection attempts/i;
+
+/** The words of a pooler tell which state PostgreSQL would have named. */
+function poolerState(words: string, given: string): string {
 	if (/^no such database|^database .* does not exist/i.test(words)) return '3D000';
-	if (/^no more connections allowed|^query_wait_timeout/i.test(words)) return '53300';
+	if (NONE_FREE.test(words)) return '53300';
 	if (/^no such user|password authentication failed/i.test(words)) return '28P01';
-	return '08P01';
+	return given;
 }
 
 /** What an SSH client (ssh2, as n8n lends it) throws, told apart by its own fields. */

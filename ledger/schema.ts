@@ -351,7 +351,11 @@ export async function installSchema(
 	await client.query('begin isolation level read committed');
 	try {
 		await client.query(`set local lock_timeout = '60s'`);
-		await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [lockName(schema)]);
+		await client
+			.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [lockName(schema)])
+			.catch((error: { code?: string }) => {
+				throw error.code === '55P03' ? installingElsewhere() : error;
+			});
 		const exists = await client.query('select 1 from pg_catalog.pg_namespace where nspname = $1', [
 			schema,
 		]);
@@ -380,6 +384,15 @@ export async function installSchema(
 	} finally {
 		if (!committed) await client.query('rollback').catch(() => undefined);
 	}
+}
+
+function installingElsewhere() {
+	return new LedgerError(
+		'busy',
+		'Another process has been installing or upgrading the ledger for more than 60 seconds.',
+		'Try again when it is done; if it stays, look for an open transaction in pg_stat_activity.',
+		'55P03',
+	);
 }
 
 async function createSchema(

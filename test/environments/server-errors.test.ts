@@ -439,6 +439,7 @@ describe('a ledger on the shared server', () => {
 		await expect(ledger.works.claim([item], POLICY)).rejects.toMatchObject({
 			code: 'timeout',
 			sqlState: '57014',
+			cure: expect.stringContaining(`raise statement_timeout for user "${user}"`),
 		});
 		await holder.query('rollback');
 		expect(await stage.findRow(item)).toBeNull();

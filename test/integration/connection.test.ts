@@ -1,4 +1,12 @@
-import { createLedger, isLedgerError, type Ledger, type LedgerSettings } from '../../ledger';
+import net from 'node:net';
+
+import {
+	checkLedger,
+	createLedger,
+	isLedgerError,
+	type Ledger,
+	type LedgerSettings,
+} from '../../ledger';
 import { closeSharedLedgers, sharedLedger } from '../../ledger';
 import type { ClaimItem } from '../../ledger/contract';
 import { startProxy, type CuttableProxy } from './cuttable-proxy';
@@ -251,6 +259,110 @@ describe('a query that timed out', () => {
 				'drop trigger slow on idempotency.work_log; drop function slow(); drop sequence visits',
 			);
 		}
+	});
+});
+
+describe('a server that says nothing', () => {
+	/** Takes clients as a pooler does that has no server: it lets them in, and answers no query. */
+	async function mute(): Promise<{ port: number; close(): void }> {
+		const sockets: net.Socket[] = [];
+		const server = net.createServer((client) => {
+			const upstream = net.connect(Number(stage.settings.port), stage.settings.host);
+			sockets.push(client, upstream);
+			for (const socket of [client, upstream]) socket.on('error', () => {});
+			// a query begins with Q, or with P for Parse
+			client.on('data', (data) => {
+				if (!'QP'.includes(String.fromCharCode(data[0]))) upstream.write(data);
+			});
+			upstream.pipe(client);
+			client.on('close', () => upstream.destroy());
+		});
+		await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+		return {
+			port: (server.address() as net.AddressInfo).port,
+			close() {
+				for (const socket of sockets) socket.destroy();
+				server.close();
+			},
+		};
+	}
+	const LATE = /did not answer in time/;
+
+	test('from the first query on: the first call and the test of the credential end in time', async () => {
+		const { port, close } = await mute();
+		const change = { host: '127.0.0.1', port, queryTimeoutSeconds: 1 };
+		const ledger = another(change);
+		await expect(ledger.works.claim([newWork()], POLICY)).rejects.toMatchObject({
+			code: 'timeout',
+		});
+		expect(ledger.connection.openConnections).toBe(0);
+		expect(await checkLedger({ ...stage.settings, ...change })).toEqual({
+			ok: false,
+			message: expect.stringMatching(LATE),
+		});
+		close();
+	});
+
+	test('because somebody holds the table of the version: in time, too, and the next call works', async () => {
+		const holder = await stage.connect();
+		await holder.query('begin; lock table idempotency.ledger_version in access exclusive mode');
+		const ledger = another({ queryTimeoutSeconds: 1 });
+		await expect(ledger.works.claim([newWork()], POLICY)).rejects.toThrow(LATE);
+		expect(await checkLedger({ ...stage.settings, queryTimeoutSeconds: 1 })).toMatchObject({
+			ok: false,
+			message: expect.stringMatching(LATE),
+		});
+		await holder.query('rollback');
+		expect(await ledger.works.claim([newWork()], POLICY)).toMatchObject([{ status: 'claimed' }]);
+	});
+});
+
+describe('a server that became a standby under its connections', () => {
+	/** As a failover does that moves the address to another server and ends no connection. */
+	async function demote(ledger: Ledger, connections: number): Promise<void> {
+		const { connection } = ledger;
+		await Promise.all(
+			Array.from(
+				{ length: connections },
+				async () =>
+					await connection.withClient(async (client) => {
+						await client.query('set default_transaction_read_only = on');
+						await client.query('select pg_sleep(0.1)');
+					}),
+			),
+		);
+		expect(connection.openConnections).toBe(connections);
+	}
+
+	test('all of the pool: the next call goes to where the address leads now, and claims once', async () => {
+		const ledger = another({ maxConnections: 8 });
+		await ledger.works.claim([newWork()], POLICY);
+		await demote(ledger, 8);
+		const item = newWork();
+		expect(await ledger.works.claim([item], POLICY)).toMatchObject([
+			{ status: 'claimed', attempt: 1 },
+		]);
+		expect(await stage.history(item)).toEqual(['claim: claimed']);
+		expect(ledger.connection.openConnections).toBe(1);
+	});
+
+	test('many calls at once: each of them claims', async () => {
+		const ledger = another({ maxConnections: 8 });
+		await demote(ledger, 8);
+		const answers = await Promise.all(
+			Array.from({ length: 20 }, async () => await ledger.works.claim([newWork()], POLICY)),
+		);
+		expect(answers.flat().map(({ status }) => status)).toEqual(Array(20).fill('claimed'));
+	});
+
+	test('a completion finds its claim', async () => {
+		const ledger = another({ maxConnections: 2 });
+		const item = newWork();
+		await ledger.works.claim([item], POLICY);
+		await demote(ledger, 2);
+		expect(await ledger.works.complete([{ ...item, result: 1 }], CALLER)).toMatchObject([
+			{ status: 'completed' },
+		]);
 	});
 });
 

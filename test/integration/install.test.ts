@@ -1,10 +1,10 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { Client } from 'pg';
+import { Client, type PoolClient } from 'pg';
 
 import { createLedger, installationScript, type Ledger, type LedgerSettings } from '../../ledger';
-import { functionsDigest, schemaSource } from '../../ledger/schema';
+import { functionsDigest, installSchema, schemaSource } from '../../ledger/schema';
 import { createTestDatabase, type TestDatabase } from '../postgres/database';
 import { startTogether } from './processes';
 import { newWork, POLICY, Stage } from './stage';
@@ -48,6 +48,23 @@ describe('installing the schema', () => {
 		const [answer] = await ledgerOn().works.claim([newWork()], POLICY);
 		expect(answer.status).toBe('claimed');
 		expect(await ledgerOn().connection.readVersion()).toEqual(INSTALLED);
+	});
+
+	test('behind one that hangs says that somebody installs, and leaves nothing', async () => {
+		const { admin } = database;
+		// what PostgreSQL says when the 60 seconds for the lock are over
+		const waited = {
+			query: async (text: string, values?: unknown[]) =>
+				text.includes('pg_advisory_xact_lock')
+					? await admin.query("do $$ begin raise exception 'late' using errcode = '55P03'; end $$")
+					: await admin.query(text, values),
+		} as unknown as Pick<PoolClient, 'query'>;
+		await expect(installSchema(waited, 'idempotency')).rejects.toMatchObject({
+			code: 'busy',
+			message: expect.stringMatching(/^Another process has been installing or upgrading/),
+		});
+		const { rows } = await admin.query("select to_regnamespace('idempotency') as found");
+		expect(rows).toEqual([{ found: null }]);
 	});
 
 	test.each(['read committed', 'repeatable read'])(
