@@ -38,6 +38,7 @@ import {
 } from '../execution/work-field';
 import { warning } from '../execution/workflow-hints';
 import { failByExecution } from './fail-by-execution';
+import { FailuresBefore } from './failed-before';
 import { ClaimSearch } from './find-claim';
 import { OUTPUT, OUTPUT_NAMES, isAccepted, settledField } from './answer';
 import { properties, type Operation } from './properties';
@@ -123,6 +124,7 @@ async function settleItems(
 	const caller = callerOf(context);
 	const { shadows } = placement;
 	const search = new ClaimSearch(context, works, shadows.allInShadow());
+	const failures = operation === 'complete' ? new FailuresBefore(context) : null;
 	const settlements: Settlement[] = [];
 	const passed: PassedShadow[] = [];
 	for (const [i, item] of items.entries()) {
@@ -155,6 +157,8 @@ async function settleItems(
 				continue;
 			}
 			const settlement = readSettlement(operation, parameters, item, i, field);
+			const failure = failures?.warningFor(item, i) ?? null;
+			if (failure !== null) settlement.warnings.push(failure);
 			for (const claim of found.claims) settlements.push({ ...settlement, claim });
 		} catch (error) {
 			placement.problem(i, field, messageOf(error));
@@ -181,6 +185,7 @@ async function settleItems(
 			}
 			placement.place(i, accepted ? OUTPUT.completed : OUTPUT.notOwner, field, value);
 		}
+		if (failures?.said) context.addExecutionHints(warning(failures.said));
 	} catch (error) {
 		const fields = new Map(settlements.map(({ itemIndex, field }) => [itemIndex, field]));
 		for (const [i, field] of fields) placement.problem(i, field, messageOf(error));

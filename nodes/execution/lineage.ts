@@ -25,7 +25,7 @@ export function lineageOf(
 	context: IExecuteFunctions,
 	itemIndex: number,
 	isOrigin: (nodeName: string) => boolean,
-	onTheWay: (nodeName: string, item: INodeExecutionData) => void = () => undefined,
+	onTheWay: (nodeName: string, item: INodeExecutionData, run: number) => void = () => undefined,
 ): Lineage {
 	// not part of n8n's declared interface, so it may be missing
 	const { runExecutionData } = context as unknown as { runExecutionData?: IRunExecutionData };
@@ -46,7 +46,7 @@ export function lineageOf(
 		const task = runData[previousNode]?.[previousNodeRun];
 		const item = task?.data?.main?.[previousNodeOutput]?.[index];
 		if (item === undefined || item === null) continue;
-		onTheWay(previousNode, item);
+		onTheWay(previousNode, item, previousNodeRun);
 		if (isOrigin(previousNode)) {
 			origins.push(item);
 			continue;

@@ -54,6 +54,69 @@ describe('complete', () => {
 		expect((await stage.work(kind)).result).toEqual(stored);
 	});
 
+	describe('behind a step that failed and was told to go on, says that the failure is remembered as done', () => {
+		const CURE = 'connect the error output to a Complete Work with the operation Fail';
+		const warned = (ran: Ran) => [workOf(ran.json('Complete Work')[0]).warnings, ran.hints('Complete Work')];
+
+		test.each([
+			['its error as text', { error: 'card declined' }, 'came with an error (card declined)'],
+			['an error object', { error: { message: 'Payment failed', httpCode: '402' } }, 'came with an error (Payment failed)'],
+			['an error without a message', { error: { code: 7 } }, 'came with an error ({"code":7})'],
+		])('%s', async (_, answer, words) => {
+			const kind = stage.newKind();
+			const ran = await claimed(kind, [step('Effect', http(() => answer)), complete()]);
+			expect(ran.error).toBeNull();
+			const text = expect.stringMatching(new RegExp(`${words.replace(/[(){}]/g, '\\$&')}.*${CURE}`));
+			expect(warned(ran)).toEqual([[text], [text]]);
+		});
+
+		test('the very item that went in, because the step threw', async () => {
+			const kind = stage.newKind();
+			const failing = () => {
+				throw new Error('connection reset');
+			};
+			const ran = await claimed(kind, [
+				step('Effect', failing, { onError: 'continueRegularOutput' }),
+				step('After', http((json) => json)),
+				complete(),
+			]);
+			expect(ran.error).toBeNull();
+			const text = expect.stringMatching(`^Completed, although "Effect" failed: .*${CURE}`);
+			expect(warned(ran)).toEqual([[text], [text]]);
+		});
+
+		test.each([
+			['error: null', { error: null }],
+			['error: false', { error: false }],
+			['error: ""', { error: '' }],
+			['error: {}', { error: {} }],
+			['no error', {}],
+		])('but not an answer with %s', async (_, answer) => {
+			const kind = stage.newKind();
+			const ran = await claimed(kind, [step('Effect', http(() => answer)), complete()]);
+			expect(warned(ran)).toEqual([undefined, []]);
+		});
+
+		test('but not for a step that failed elsewhere, or before the claim', async () => {
+			const kind = stage.newKind();
+			const failing = () => {
+				throw new Error('beside');
+			};
+			const goOn = { onError: 'continueRegularOutput' } as const;
+			const ran = await stage.run({
+				items: orders(1),
+				nodes: [step('Before', failing, goOn), claim(byOrder(kind)), step('Beside', failing, goOn), complete()],
+				links: [
+					['Start', 'Before'],
+					['Before', 'Claim Work'],
+					['Claim Work', 'Beside'],
+					['Claim Work', 'Complete Work'],
+				],
+			});
+			expect(warned(ran)).toEqual([undefined, []]);
+		});
+	});
+
 	test('never fails because of its result: what is circular becomes a marker, with a warning', async () => {
 		const kind = stage.newKind();
 		const circular: IDataObject = { a: 1 };
