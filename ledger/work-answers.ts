@@ -25,12 +25,38 @@ export interface ClaimRow {
 		late?: boolean;
 		mismatch?: string[];
 	};
+	/** The row that brings this one's result, in a batch with repeated keys. */
+	result_at?: number | null;
 }
 
 // to_json writes times in ISO whatever the session's date style is
-export const CLAIM_COLUMNS = `ord, work_id, status, state, generation, attempt, token, to_json(locked_until) as locked_until,
-	to_json(next_attempt_at) as next_attempt_at, previous_outcome, last_error, result, external_ref,
-	to_json(completed_at) as completed_at, owner, more`;
+export const CLAIM_COLUMNS = claimColumns('result');
+
+/**
+ * For a batch in which keys repeat: a thousand lines of one order would bring its result a thousand times, and fill the
+ * memory. Each result of a work comes once, and the others say which row has it.
+ */
+export const REPEATING_CLAIM_COLUMNS = claimColumns(
+	'case when ord = min(ord) over same_result then result end as result',
+	', case when result is not null then min(ord) over same_result end as result_at',
+);
+export const SAME_RESULT =
+	'window same_result as (partition by work_id, generation, result is null)';
+
+function claimColumns(result: string, more = ''): string {
+	return `ord, work_id, status, state, generation, attempt, token, to_json(locked_until) as locked_until,
+	to_json(next_attempt_at) as next_attempt_at, previous_outcome, last_error, ${result}, external_ref,
+	to_json(completed_at) as completed_at, owner, more${more}`;
+}
+
+/** Puts each result where it is missing. */
+export function shareResults(rows: ClaimRow[]): ClaimRow[] {
+	for (const row of rows) {
+		const { result_at: at } = row;
+		if (at !== undefined && at !== null) row.result = rows[at].result;
+	}
+	return rows;
+}
 
 export function claimAnswer(row: ClaimRow): ClaimAnswer {
 	return {

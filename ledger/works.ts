@@ -23,9 +23,12 @@ import {
 	CLAIM_COLUMNS,
 	HOLD_COLUMNS,
 	NOTHING_KNOWN,
+	REPEATING_CLAIM_COLUMNS,
+	SAME_RESULT,
 	claimAnswer,
 	holdAnswers,
 	inOrder,
+	shareResults,
 	utc,
 	type ClaimRow,
 	type HoldRow,
@@ -369,6 +372,7 @@ export class Works {
 		const details = items.map(claimDetail);
 		const keys = items.map((item) => readableText(item.key, 4_000));
 		const payloads = items.map((item) => item.payload ?? null);
+		const repeats = new Set(items.map((item) => item.workId)).size < items.length;
 		const rows =
 			items.length === 1
 				? await this.askForOne<ClaimRow>(
@@ -376,8 +380,8 @@ export class Works {
 						[items[0].workId, keys[0], items[0].token, payloads[0], details[0], options],
 					)
 				: await this.ask<ClaimRow>(
-						CLAIM_COLUMNS,
-						'claim_works($1::text[], $2::text[], $3::uuid[], $4::json[], $5::jsonb[], $6::jsonb)',
+						repeats ? REPEATING_CLAIM_COLUMNS : CLAIM_COLUMNS,
+						`claim_works($1::text[], $2::text[], $3::uuid[], $4::json[], $5::jsonb[], $6::jsonb)${repeats ? ` ${SAME_RESULT}` : ''}`,
 						[
 							items.map((item) => item.workId),
 							keys,
@@ -387,7 +391,7 @@ export class Works {
 							options,
 						],
 					);
-		return inOrder(rows, items.length).map(claimAnswer);
+		return shareResults(inOrder(rows, items.length)).map(claimAnswer);
 	}
 
 	private async hold<Item extends HoldItem>(

@@ -91,6 +91,45 @@ describe('a batch of claims', () => {
 		);
 	});
 
+	test('that holds keys of done work many times brings each result once, so that large ones do not fill the memory', async () => {
+		const [large, small, none, fresh] = [newWork(), newWork(), newWork(), newWork()];
+		await stage.works.claim([large, small, none], POLICY);
+		await stage.complete(large, { result: { text: 'x'.repeat(1_000_000) } });
+		await stage.complete(small, { result: { text: 'y' } });
+		await stage.complete(none, { result: null });
+		const copies = (item: typeof large, count: number) =>
+			Array.from({ length: count }, () => again(item));
+		const answers = await stage.works.claim(
+			[
+				...copies(small, 1),
+				...copies(large, 40),
+				fresh,
+				...copies(none, 3),
+				again(fresh),
+				...copies(small, 2),
+			],
+			POLICY,
+		);
+		const [first] = answers;
+		const [firstLarge] = answers.slice(1);
+		expect(first.result).toEqual({ text: 'y' });
+		expect((firstLarge.result as { text: string }).text).toHaveLength(1_000_000);
+		expect(answers.map(({ status }) => status)).toEqual([
+			...Array<string>(41).fill('duplicate'),
+			'claimed',
+			...Array<string>(3).fill('duplicate'),
+			'in_progress',
+			...Array<string>(2).fill('duplicate'),
+		]);
+		// the very same value: it was read once
+		for (const { result } of answers.slice(1, 41)) expect(result).toBe(firstLarge.result);
+		expect(answers.slice(41, 46).map(({ result }) => result)).toEqual(Array(5).fill(null));
+		for (const { result } of answers.slice(46)) expect(result).toBe(first.result);
+		expect((await stage.history(large)).filter((line) => line === 'claim: duplicate')).toHaveLength(
+			40,
+		);
+	});
+
 	test('that holds the key of a lapsed work twice: the first is attempt 2, the other in progress', async () => {
 		const item = await stage.workThatIs('lapsed');
 		const answers = await stage.works.claim([again(item), again(item)], POLICY);
