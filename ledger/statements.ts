@@ -13,6 +13,19 @@ const ASK_AFTER = 10;
  */
 const NAME_CODES = new Set(['26000', '42P05', '0A000']);
 
+/** What proxies that keep such names themselves say, under codes of their own. */
+const NAME_WORDS = /prepared statement .*(does not exist|already exists|not found)/i;
+
+/** What the driver throws; only a server's answer has a severity. */
+interface Refusal {
+	code?: string;
+	severity?: string;
+	message?: string;
+}
+
+const isOfName = ({ code, message }: Refusal) =>
+	NAME_CODES.has(code ?? '') || NAME_WORDS.test(message ?? '');
+
 interface Connection {
 	carried: number;
 	/** null: not asked yet. */
@@ -45,8 +58,8 @@ export class Statements {
 		const connection = this.connectionOf(client);
 		if (!(await this.isDirect(client, connection))) return await client.query<Row>(query);
 		const named = { ...query, name: this.nameOf(text) };
-		return await client.query<Row>(named).catch(async (error: { code?: string }) => {
-			if (!NAME_CODES.has(error.code ?? '')) throw error;
+		return await client.query<Row>(named).catch(async (error: Refusal) => {
+			if (!isOfName(error)) throw error;
 			connection.direct = false;
 			return await client.query<Row>(query);
 		});
@@ -63,12 +76,21 @@ export class Statements {
 
 	private async isDirect(client: PoolClient, connection: Connection): Promise<boolean> {
 		if (connection.direct === null && connection.carried++ >= ASK_AFTER) {
-			const { rows } = await client.query<{ pid: number }>({
+			const question = {
 				text: 'select pg_catalog.pg_backend_pid() as pid',
 				query_timeout: this.timeoutMs,
-			} as { text: string });
+			};
+			const pid = await client
+				.query<{ pid: number }>(question)
+				.then(({ rows }) => rows[0].pid)
+				.catch((error: Refusal) => {
+					// a server that refuses to say (a right was taken away, a proxy that knows no such function) can still be used
+					if (error.code === undefined || error.severity === undefined) throw error;
+					return null;
+				});
 			// in no type, and as old as the driver: a driver without it is one whose connections have no names
-			connection.direct = (client as { processID?: unknown }).processID === rows[0].pid;
+			const told = (client as { processID?: unknown }).processID;
+			connection.direct = pid !== null && told === pid;
 		}
 		return connection.direct === true;
 	}
