@@ -266,7 +266,7 @@ export function describeFailure(thrown: unknown, at: Endpoint): LedgerError {
 			return say(
 				'schema_missing',
 				`The ledger's tables or functions are missing in schema "${at.schema}" of database "${at.database}" (${words}).`,
-				'Switch on "Install and Upgrade Schema Automatically" in the credential, or have the database administrator install the schema. If it was installed before, a part was removed by hand: restore it from a backup, or drop the schema to begin with an empty ledger.',
+				'Switch on "Install and Upgrade Schema Automatically" in the credential, or have the database administrator install the schema. If it was installed before, a part was removed by hand: restore it from a backup. To begin with an empty ledger, drop the schema and restart n8n: a process that has seen the ledger does not make it anew.',
 			);
 		case '42501':
 			return say(

@@ -233,6 +233,29 @@ describe('a claim fails closed (case 126)', () => {
 		}
 	});
 
+	test('with the schema dropped, until it is there again: what a restore is about to fill is not made anew', async () => {
+		await stage.query('drop schema if exists broken cascade');
+		const ledger = createLedger({ ...stage.settings, schema: 'broken' });
+		const restarted = createLedger({ ...stage.settings, schema: 'broken' });
+		const claim = async (by: typeof ledger) => await by.works.claim([newWork()], POLICY);
+		try {
+			await claim(ledger);
+			await stage.query('drop schema broken cascade');
+			for (let i = 0; i < 2; i++) {
+				await expect(claim(ledger)).rejects.toMatchObject({
+					code: 'schema_missing',
+					cure: expect.stringContaining('drop the schema and restart n8n'),
+				});
+			}
+			expect(await claim(restarted)).toMatchObject([{ status: 'claimed' }]);
+			expect(await claim(ledger)).toMatchObject([{ status: 'claimed' }]);
+		} finally {
+			await ledger.close();
+			await restarted.close();
+			await stage.query('drop schema if exists broken cascade');
+		}
+	});
+
 	test('with options that are wrong, before any item', async () => {
 		const item = newWork();
 		const bad = [
