@@ -52,9 +52,13 @@ export function isMistake(text: string): boolean {
  * Fixed, `{{user_id}}` of a system that has no value for it. It is the same text for every item.
  */
 function isUnresolved(text: string): boolean {
+	if (BARE_EXPRESSION.test(text)) return true;
 	if (!text.endsWith('}}')) return false;
 	return text.startsWith('{{') || (/^=\s*\{\{/.test(text) && text.includes('$'));
 }
+
+/** `$json.order`, `$("Start").item.json.order`: an expression that has lost its braces, too. */
+const BARE_EXPRESSION = /^\$(?:(?:json|input|node)[.[]|\(['"`])\S*$/;
 
 /** The first expression of n8n that stands in a text as it was typed (`inv-{{ $json.order }}`); null for none. */
 export function unresolvedIn(text: string): string | null {

@@ -717,7 +717,9 @@ describe('the key', () => {
 		for (const [item, parameters] of [
 			[{ order: 1 }, { identity: 'expression', key: '{{ $json.order }}' }],
 			[{ order: 1 }, { identity: 'expression', key: 'inv-{{ $json.order }}' }],
+			[{ order: 1 }, { identity: 'expression', key: '$json.order' }],
 			[{ order: '{{ $json.id }}' }, { keyFields: 'order' }],
+			[{ order: '$("Start").item.json.order' }, { keyFields: 'order' }],
 			[{ order: 'inv-{{ $json.id }}' }, { keyFields: 'order' }],
 			[{ order: '{{order_id}}', shop: 'a' }, { keyFields: 'order, shop' }],
 			[{ order: 1 }, { keyFields: 'order', version: 'v{{ $json.v }}' }],
