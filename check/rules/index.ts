@@ -1,6 +1,7 @@
 import type { Rule } from '../finding';
 import { agentToolUnguarded } from './agent-tool-unguarded';
 import { answerNotStored } from './answer-not-stored';
+import { claimCoversMany } from './claim-covers-many';
 import { claimLeftOpen } from './claim-left-open';
 import { completedBeforeEffect } from './completed-before-effect';
 import { deliveryKey } from './delivery-key';
@@ -10,6 +11,7 @@ import { failureUnhandled } from './failure-unhandled';
 import { guardAlwaysOutputData } from './guard-always-output-data';
 import { guardDisabled } from './guard-disabled';
 import { guardShadow } from './guard-shadow';
+import { lockForgets } from './lock-forgets';
 import { loopRepeatsEffect } from './loop-repeats-effect';
 import { retryRepeatsEffect } from './retry-repeats-effect';
 import { scheduleOverlaps } from './schedule-overlaps';
@@ -32,10 +34,12 @@ export const RULES: readonly Rule[] = [
 	failureNotSettled,
 	volatileKey,
 	deliveryKey,
+	lockForgets,
 	answerNotStored,
 	agentToolUnguarded,
 	retryRepeatsEffect,
 	loopRepeatsEffect,
+	claimCoversMany,
 	waitResumesTwice,
 	waitOutlastsLease,
 	scheduleOverlaps,

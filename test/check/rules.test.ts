@@ -10,6 +10,7 @@ const page = readFileSync(path.join(__dirname, '../../docs/workflow-check.md'), 
 const EXPECTED: Record<string, string[]> = {
 	'agent-tool-unguarded.bad': ['error agent-tool-unguarded @ Refund'],
 	'answer-not-stored.bad': ['warning answer-not-stored @ Create Invoice'],
+	'claim-covers-many.bad': ['warning claim-covers-many @ Create Shipment'],
 	'claim-left-open.bad': [
 		'error claim-left-open @ Claim Work',
 		'warning failure-not-settled @ Create Invoice',
@@ -33,6 +34,7 @@ const EXPECTED: Record<string, string[]> = {
 		'error unguarded-effect @ Create Invoice',
 		'warning guard-shadow @ Claim Work',
 	],
+	'lock-forgets.bad': ['warning lock-forgets @ Claim Work'],
 	'loop-repeats-effect.bad': [
 		'error unguarded-effect @ Create Invoice',
 		'error loop-repeats-effect @ Create Invoice',
