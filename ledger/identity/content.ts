@@ -6,7 +6,7 @@ import type { ReadingOptions } from './reading';
 import { IdentityRefusal } from './refusal';
 import type { Scope, WorkIdentity } from './scope';
 import { identityOf, readScope } from './scope';
-import { refuseEmptyText } from './text';
+import { isInvisible, isMistake, refuseEmptyText } from './text';
 import { DEFAULT_VOLATILE_FIELDS, volatileFields } from './volatile-fields';
 
 export interface ContentOptions extends ReadingOptions {
@@ -45,8 +45,9 @@ export function identifyByContent(
 	return identityOf(read, stableStringify(plain));
 }
 
-/** All such items would share one identity, and one result. */
+/** All such items would share one identity, and one result: nothing but null, empty texts, and lists and objects of them. */
 function saysNothing(plain: Plain): boolean {
 	if (plain === null) return true;
-	return typeof plain === 'object' && Object.keys(plain).length === 0;
+	if (typeof plain === 'string') return isInvisible(plain) || isMistake(plain);
+	return typeof plain === 'object' && Object.values(plain).every(saysNothing);
 }

@@ -11,6 +11,10 @@ const RANDOM_FIELD = /(?:delivery|request|req|trace|span|message|msg|correlation
 const UUID = /^[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}$/i;
 const ISO_TIME = /\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)/g;
 
+/** What JavaScript makes of a Date that is put into a text. */
+const LOCAL_DATE =
+	/\b(?:Sun|Mon|Tue|Wed|Thu|Fri|Sat) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) \d\d \d{4} \d\d:\d\d:\d\d GMT[+-]\d{4}/;
+
 const volatile = new VolatileFields(DEFAULT_VOLATILE_FIELDS);
 
 /**
@@ -43,6 +47,14 @@ export function keyHints(
 		hints.push(
 			'not retry-safe: the key looks like the current time; use a fixed slot (such as the day) ' +
 				'or a business number',
+		);
+	}
+	if (
+		parts.some(({ value }) => typeof value === 'string' && LOCAL_DATE.test(value.slice(0, 1000)))
+	) {
+		hints.push(
+			"not retry-safe: the key holds a date as this machine's time zone writes it, and another worker may write it " +
+				'otherwise: put .toISOString() behind it',
 		);
 	}
 	for (const { name, value } of parts) {

@@ -111,14 +111,21 @@ function parse(url: unknown): URL {
 	const text = cleanText(given, field);
 	refuseEmptyText(text, field, false);
 	refuseUnresolved(text, field);
-	// The parser would also take "http:page" and "https:/host", and guess.
-	if (!/^https?:\/\//i.test(text)) throw notAUrl(text);
+	// The parser would also take "http:page", "https:/host" and "https:///page", and guess.
+	if (!/^https?:\/\/[^/\\?#]/i.test(text)) throw notAUrl(text);
+	let parsed: URL;
 	try {
-		return new URL(text);
+		parsed = new URL(text);
 	} catch {
 		throw notAUrl(text);
 	}
+	// all items whose host was lost would be one page
+	if (LOST_HOST.test(parsed.hostname)) throw notAUrl(text);
+	return parsed;
 }
+
+/** `undefined`, `null.shop.example`, and hosts of which a part is missing: `.shop.example`, `www..example`. */
+const LOST_HOST = /^(?:undefined|null|nan)(?:\.|$)|^\.|\.\./;
 
 function notAUrl(value: unknown): IdentityRefusal {
 	return new IdentityRefusal(

@@ -211,6 +211,14 @@ describe('hints about a key', () => {
 		}
 	});
 
+	test('a date as the time zone of the machine writes it is a hint, in UTC it is none (case 99)', () => {
+		const date = new Date('2025-01-01T10:00:00Z');
+		expect(hints('slot', `inv-${String(date)}`)).toEqual([expect.stringContaining('time zone')]);
+		for (const text of [date.toISOString(), date.toUTCString(), 'Thu Jan 01 2026']) {
+			expect(hints('slot', text)).toEqual([]);
+		}
+	});
+
 	test('a random value is a hint only where the name tells of a message, not of a record', () => {
 		const uuid = '3f2b8c1e-9d4a-4b6f-8a2c-1e5d7f9b0a3c';
 		expect(hints('message_id', uuid)).toEqual([expect.stringContaining('looks random')]);

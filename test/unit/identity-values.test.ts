@@ -366,6 +366,15 @@ describe('content', () => {
 		for (const content of [{}, [], null, { received_at: 1 }, { a: undefined }]) {
 			expect(refusal(() => identifyByContent(scope, content)).code).toBe('empty_content');
 		}
+		for (const content of [
+			...[{ body: {} }, { meta: { timestamp: 1 }, lines: [{ timestamp: 2 }, {}] }],
+			...[{ email: null, phone: '' }, { email: ' \u200b', tags: [[]] }, { email: 'NULL' }],
+		]) {
+			expect(refusal(() => identifyByContent(scope, content)).code).toBe('empty_content');
+		}
+		for (const content of [{ a: 0 }, { a: false }, { a: [{ b: null }, { c: '-' }] }]) {
+			expect(identifyByContent(scope, content).workId).toMatch(/^[0-9a-f]{64}$/);
+		}
 		expect(refusal(() => identifyByContent(scope, { a: 1 }, { volatileFields: ['*'] })).code).toBe(
 			'empty_content',
 		);
@@ -422,3 +431,16 @@ test.each(['-', '::', ' / ', '_-_'])(
 		expect(identifyByKey({ kind: 'k' }, parts).key).toBe(value.trim());
 	},
 );
+
+test('an address whose host was lost is no page: all such items would be one', () => {
+	for (const url of [
+		...['https:///imprint', 'https:////shop.example', 'https://?q=1', 'https://\\page'],
+		...['https://undefined/imprint', 'https://null', 'https://undefined.shop.example/'],
+		...['https://.shop.example/', 'https://www..example/'],
+	]) {
+		expect(refusal(() => identifyByUrl(scope, url)).code).toBe('not_a_url');
+	}
+	for (const url of ['https://nullschool.example/', 'https://my-undefined.example/null']) {
+		expect(identifyByUrl(scope, url).canonical).toBe(url);
+	}
+});

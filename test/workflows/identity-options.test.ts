@@ -494,3 +494,16 @@ describe('hints', () => {
 		expect((await run([{ customer: id }], { keyFields: 'customer' })).hints('Claim Work')).toEqual([]);
 	});
 });
+
+test('what every item would have in common is refused per item, and the rest is claimed', async () => {
+	const keys = ['{{ $json.order_id }}', 'inv-{{ $json.order_id }}', 'inv-7'];
+	const items = keys.map((order_id) => ({ order_id }));
+	expect(await identities(items, { identity: 'fields', keyFields: 'order_id' })).toBe('--a');
+
+	const bodies = [{ body: {} }, { body: { email: null, tags: [] } }, { body: { email: 'a' } }];
+	const byBody = { identity: 'content', contentFields: 'body' };
+	expect(await identities(bodies, byBody)).toBe('--a');
+
+	const pages = urls('https:///imprint', 'https://undefined/imprint', 'https://a.example/imprint');
+	expect(await identities(pages, { identity: 'url', urlField: 'url' })).toBe('--a');
+});
