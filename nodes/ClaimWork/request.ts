@@ -119,7 +119,7 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 			const named = readFieldName(parameters, itemIndex);
 			const open = claimInField(input.json, named);
 			field = named;
-			if (volatile !== null && !parameters.option('allowVolatileKey', itemIndex, false)) {
+			if (volatile !== null && !allowsVolatileKey(parameters, itemIndex)) {
 				throw new Refusal('volatile_key', volatile);
 			}
 			if (!MODES.includes(mode)) throw unknownChoice('Mode', mode);
@@ -139,7 +139,8 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 			}
 			const terms = readTerms(itemIndex, identity, scope.apart);
 			const payload =
-				!shadow && parameters.option('storePayload', itemIndex, true)
+				!shadow &&
+				parameters.optionFlag('storePayload', 'Keep the Item Until Done', itemIndex, true)
 					? payloadText(json)
 					: { text: null, warnings: [] };
 
@@ -174,7 +175,7 @@ export function readRequest(context: IExecuteFunctions, items: INodeExecutionDat
 						? keyHints(identity.key, parts, { executionId: caller.execution, now: Date.now() })
 						: [],
 				warnings: payload.warnings,
-				canonical: parameters.option('showCanonical', itemIndex, false)
+				canonical: parameters.optionFlag('showCanonical', 'Show What Was Hashed', itemIndex, false)
 					? shownCanonical(identity)
 					: null,
 				isOwn,
@@ -319,12 +320,17 @@ function readScope(
 			`Kind may not end in "${reserved}": such kinds belong to ${reserved === TEST_SPACE ? 'manual runs' : 'tests'}. Choose another name.`,
 		);
 	}
-	const apart = mode === 'manual' && parameters.option('testSpace', itemIndex, false);
+	const apart =
+		mode === 'manual' && parameters.optionFlag('testSpace', 'Manual Runs Apart', itemIndex, false);
 	return {
 		kind: inSpace(kind, apart),
 		version: parameters.text('version', itemIndex, 'v1'),
 		apart,
 	};
+}
+
+function allowsVolatileKey(parameters: Parameters, itemIndex: number): boolean {
+	return parameters.optionFlag('allowVolatileKey', 'Allow a Key That Changes', itemIndex, false);
 }
 
 function inSpace(kind: string, apart: boolean): string {
@@ -430,14 +436,19 @@ function identify(
 		case 'expression': {
 			refuseEmptyPart(parameters, itemIndex);
 			const parts = [{ name: 'Key', value: parameters.read<unknown>('key', itemIndex, undefined) }];
-			const glued = !parameters.option('allowVolatileKey', itemIndex, false);
+			const glued = !allowsVolatileKey(parameters, itemIndex);
 			return { identity: identifyByKey(scope, parts, { ...reading, glued }), parts, keyFields: [] };
 		}
 		case 'url': {
 			const name = parameters.text('urlField', itemIndex, 'url').trim();
 			const { value } = readField(json, name);
 			const identity = identifyByUrl(scope, value, {
-				keepFragment: parameters.option('keepFragment', itemIndex, false),
+				keepFragment: parameters.optionFlag(
+					'keepFragment',
+					'Keep the Part After #',
+					itemIndex,
+					false,
+				),
 				trackingParameters: optionList(parameters, 'trackingParameters', itemIndex),
 			});
 			return { identity, parts: [{ name, value }], keyFields: [] };

@@ -98,7 +98,12 @@ export function readSettlement(
 			if (!['no', 'unknown'].includes(settlement.landed)) {
 				throw unknownChoice('Did the Effect Land?', settlement.landed);
 			}
-			settlement.permanent = parameters.option('permanent', itemIndex, false);
+			settlement.permanent = unlessItFails(
+				() => parameters.optionFlag('permanent', 'Do Not Retry', itemIndex, false),
+				false,
+				'It is tried again as the claim says',
+				warnings,
+			);
 			break;
 		case 'extend': {
 			const lease = parameters.option<unknown>('leaseSeconds', itemIndex, undefined);

@@ -60,6 +60,24 @@ export class Parameters {
 		return String(this.option<unknown>(name, itemIndex, ''));
 	}
 
+	/**
+	 * A yes or no of the Options collection; nothing is the fallback. Throws, naming the option, for anything else: of an
+	 * expression n8n keeps what it gives, and as a condition the text "false" would be yes.
+	 */
+	optionFlag(name: string, label: string, itemIndex: number, fallback: boolean): boolean {
+		const given = this.option<unknown>(name, itemIndex, fallback);
+		if (typeof given === 'boolean') return given;
+		const text = typeof given === 'string' ? given.trim().toLowerCase() : null;
+		if (text === '') return fallback;
+		if (text === 'true' || text === 'false') return text === 'true';
+		throw Object.assign(
+			new Error(
+				`"${label}" is ${JSON.stringify(given).slice(0, 50)}, not true or false. Check its expression.`,
+			),
+			{ code: 'bad_parameter' },
+		);
+	}
+
 	/** Names of fields, separated by commas. */
 	fieldNames(name: string, itemIndex: number): readonly string[] {
 		return this.namesIn(name, this.text(name, itemIndex));

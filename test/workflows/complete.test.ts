@@ -608,3 +608,41 @@ test.each(['', 'error', '__proto__'])('the field name %p is refused', async (fie
 	expect(ran.error?.message).toMatch(/Field Name/);
 	expect((await stage.work(kind)).state).toBe('running');
 });
+
+describe('an option that is neither true nor false, from an expression', () => {
+	test('keeps no failure from being recorded: it is tried again, with a warning that names it', async () => {
+		const kind = stage.newKind();
+		const options = { permanent: '={{ "x" }}' };
+		const ran = await claimed(kind, [complete({ operation: 'fail', landed: 'no', options })]);
+		expect(ran.error).toBeNull();
+		expect(workOf(ran.json('Complete Work')[0])).toMatchObject({
+			state: 'failed',
+			warnings: [expect.stringMatching(/"Do Not Retry" is "x", not true or false/)],
+		});
+	});
+
+	test.each([
+		['={{ "" }}', 'failed'],
+		['={{ "false" }}', 'failed'],
+		['={{ "True " }}', 'dead'],
+	])('%s as Do Not Retry: the work is %s', async (permanent, state) => {
+		const kind = stage.newKind();
+		await claimed(kind, [complete({ operation: 'fail', landed: 'no', options: { permanent } })]);
+		expect((await stage.work(kind)).state).toBe(state);
+	});
+
+	test('is refused by Claim Work by its name; the text "false" is no', async () => {
+		const kind = stage.newKind();
+		const wrong = await claimed(kind, [], { options: { storePayload: '={{ $json.total }}' } });
+		expect(wrong.error?.message).toMatch(/ is 10, not true or false. Check its expression/);
+		expect(await stage.works(kind)).toEqual([]);
+
+		await claimed(kind, [], { options: { storePayload: '={{ "false" }}' } });
+		expect((await stage.work(kind)).payload).toBeNull();
+
+		const volatile = { identity: 'expression', key: '={{ $execution.id }}' };
+		const options = { allowVolatileKey: '={{ "false" }}' };
+		const kept = await claimed(stage.newKind(), [], { ...volatile, options });
+		expect(kept.error?.message).toMatch(/\$execution/);
+	});
+});
