@@ -3,6 +3,7 @@ import { isPresent } from './evidence/present';
 import { readField } from './identity';
 import { isInvisible } from './identity/text';
 import type { SchemaCheck } from './decision-schema';
+import { isMembers, isSaid, listOf, membersOf, textOrNull, type Members } from './json-members';
 
 /**
  * What came back from a model, in the shapes of n8n's model nodes and of the common HTTP interfaces, and whether it may be
@@ -79,8 +80,6 @@ const FILTERED = new Set([
 		'failed',
 	],
 ]);
-
-type Members = Record<string, unknown>;
 
 /** Reads the answer out of what a model's step gave. An item of no known shape is itself the answer. */
 export function readModelAnswer(item: Members): ModelAnswer {
@@ -551,10 +550,6 @@ function pathOf(value: unknown, isSo: (one: unknown) => boolean): string | null 
 	return null;
 }
 
-function isSaid(value: unknown): boolean {
-	return typeof value === 'string' && value !== '';
-}
-
 /** An empty list or object is an answer; a text in which nobody could read one is none. */
 function isMissing(value: unknown): boolean {
 	return (typeof value !== 'object' || value === null) && !isPresent(value);
@@ -567,22 +562,6 @@ function kindOf(value: unknown): string {
 		: typeof value === 'object'
 			? 'an object'
 			: `a ${typeof value}`;
-}
-
-function isMembers(value: unknown): value is Members {
-	return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function membersOf(value: unknown): Members {
-	return isMembers(value) ? value : {};
-}
-
-function listOf(value: unknown): Members[] {
-	return Array.isArray(value) ? (value as unknown[]).filter(isMembers) : [];
-}
-
-function textOrNull(value: unknown): string | null {
-	return typeof value === 'string' && value !== '' ? value : null;
 }
 
 function count(value: unknown): number | null {

@@ -1,11 +1,10 @@
 import type { SchemaCheck } from './decision-schema';
+import { isSaid, listOf, membersOf, textOrNull, type Members } from './json-members';
 
 /**
  * Whether what came in the place of an answer is the body of an error. With a setting such as "Never Error" n8n hands such
  * bodies on like any answer, and one that is stored is replayed for as long as the decision lasts.
  */
-
-type Members = Record<string, unknown>;
 
 /** What failed, in words, where the body says so itself; null where it does not. */
 export function errorIn(json: Members): string | null {
@@ -225,24 +224,4 @@ function isEmpty(value: unknown): boolean {
 		value === null ||
 		(typeof value === 'object' && Object.keys(value).length === 0)
 	);
-}
-
-function isSaid(value: unknown): boolean {
-	return typeof value === 'string' && value !== '';
-}
-
-function textOrNull(value: unknown): string | null {
-	return typeof value === 'string' && value !== '' ? value : null;
-}
-
-function isMembers(value: unknown): value is Members {
-	return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function membersOf(value: unknown): Members {
-	return isMembers(value) ? value : {};
-}
-
-function listOf(value: unknown): Members[] {
-	return Array.isArray(value) ? (value as unknown[]).filter(isMembers) : [];
 }
