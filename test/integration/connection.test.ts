@@ -9,6 +9,8 @@ import {
 } from '../../ledger';
 import { closeSharedLedgers, sharedLedger } from '../../ledger';
 import type { ClaimItem } from '../../ledger/contract';
+import { describeFailure, isTransient, losesAnswer, spoilsConnection } from '../../ledger/errors';
+import type { CompleteSettings } from '../../ledger/settings';
 import { startProxy, type CuttableProxy } from './cuttable-proxy';
 import { again, CALLER, newWork, POLICY, Stage } from './stage';
 
@@ -120,6 +122,17 @@ describe('an answer lost after the statement was committed', () => {
 		} finally {
 			await fresh.close();
 		}
+	});
+
+	test('of a claim that was sent by its name alone: the first answer again', async () => {
+		const item = newWork();
+		for (let i = 0; i < 12; i++) await ledger.works.claim([newWork()], POLICY);
+		const [answer] = await losing(
+			'claim_work(',
+			async () => await ledger.works.claim([item], POLICY),
+		);
+		expect(answer).toMatchObject({ status: 'claimed', attempt: 1, token: item.token });
+		expect(await stage.history(item)).toEqual(['claim: claimed']);
 	});
 
 	test('of a claim: the first answer by its token, one attempt, one log row', async () => {
@@ -430,8 +443,8 @@ describe('the pool', () => {
 
 describe('statements with names (case 35)', () => {
 	/** One connection, and what the server knows by name in it. */
-	function oneConnection() {
-		const ledger = another({ maxConnections: 1 });
+	function oneConnection(settings: Partial<LedgerSettings> = {}) {
+		const ledger = another({ maxConnections: 1, ...settings });
 		const onIt = async (text: string) =>
 			await ledger.connection.withClient(async (client) => (await client.query(text)).rows);
 		const known = async () =>
@@ -447,7 +460,21 @@ describe('statements with names (case 35)', () => {
 		const claimTimes = async (times: number) => {
 			for (let i = 0; i < times; i++) await claimOnce();
 		};
-		return { ledger, onIt, known, claimOnce, claimTimes };
+		/** What is sent while this runs: by name, without one, and the question for the process number. */
+		const sentBy = async (work: () => Promise<unknown>) => {
+			const sent = { named: 0, unnamed: 0, asked: 0 };
+			const lent = await ledger.connection.withClient(async (client) => client);
+			const query = lent.query.bind(lent) as (...values: unknown[]) => unknown;
+			lent.query = ((config: { text: string; name?: string }, ...values: unknown[]) => {
+				if (config.text.includes('pg_backend_pid')) sent.asked += 1;
+				else sent[config.name === undefined ? 'unnamed' : 'named'] += 1;
+				return query(config, ...values);
+			}) as typeof lent.query;
+			await work();
+			lent.query = query as typeof lent.query;
+			return sent;
+		};
+		return { ledger, onIt, known, claimOnce, claimTimes, sentBy };
 	}
 	const MANY = 12;
 
@@ -467,12 +494,20 @@ describe('statements with names (case 35)', () => {
 		expect(await known()).toEqual([{ ...claim, runs: claim.runs + 3 }]);
 	});
 
+	test('the question for the process number is asked once', async () => {
+		const { claimTimes, sentBy } = oneConnection();
+		await claimTimes(1);
+		const sent = await sentBy(async () => await claimTimes(MANY));
+		expect(sent).toEqual({ asked: 1, unnamed: 9, named: 3 });
+	});
+
 	test('a name that the server has forgotten costs nothing but the name', async () => {
-		const { claimTimes, known, onIt } = oneConnection();
+		const { claimTimes, known, onIt, sentBy } = oneConnection();
 		await claimTimes(MANY);
 		expect(await known()).toHaveLength(1);
 		await onIt('deallocate all');
-		await claimTimes(2);
+		const sent = await sentBy(async () => await claimTimes(2));
+		expect(sent).toEqual({ asked: 0, named: 1, unnamed: 2 });
 		expect(await known()).toEqual([]);
 	});
 
@@ -511,14 +546,50 @@ describe('statements with names (case 35)', () => {
 		expect(await statistics()).toEqual(before);
 	});
 
+	test('a server that does not tell its process number has no names, and answers on', async () => {
+		const role = `untold_${stage.database.config.database}`;
+		const own = 'function pg_catalog.pg_backend_pid()';
+		await stage.query(`create role ${role} login password 'secret'`);
+		await stage.query(`grant usage on schema idempotency to ${role}`);
+		await stage.query(`grant execute on all functions in schema idempotency to ${role}`);
+		await stage.query(`grant select on idempotency.ledger_version to ${role}`);
+		// in this database only
+		await stage.query(`revoke execute on ${own} from public`);
+		try {
+			const { claimTimes, known } = oneConnection({ user: role, password: 'secret' });
+			await claimTimes(MANY);
+			expect(await known()).toEqual([]);
+		} finally {
+			await stage.query(`grant execute on ${own} to public`);
+			await stage.query(`drop owned by ${role}`);
+			await stage.query(`drop role ${role}`);
+		}
+	});
+
 	test('a failure of the statement itself is not taken for one of its name', async () => {
-		const { ledger, known, claimTimes } = oneConnection();
+		const { ledger, known, claimTimes, sentBy } = oneConnection();
 		await claimTimes(MANY);
-		const refused = ledger.works.claim([{ ...newWork(), token: 'no uuid' }], POLICY);
-		await expect(refused).rejects.toMatchObject({ code: 'bad_input' });
+		const sent = await sentBy(async () => {
+			const refused = ledger.works.claim([{ ...newWork(), token: 'no uuid' }], POLICY);
+			await expect(refused).rejects.toMatchObject({ code: 'bad_input' });
+		});
+		expect(sent).toEqual({ asked: 0, named: 1, unnamed: 0 });
 		await claimTimes(1);
 		expect(await known()).toHaveLength(1);
 	});
+});
+
+test.each([
+	new SyntaxError('Unexpected end of JSON input'),
+	new Error('received invalid response: 4c'),
+])('an answer that cannot be read is a lost one: %s', (thrown) => {
+	const failure = describeFailure(thrown, stage.settings as CompleteSettings);
+	expect(failure.code).toBe('connection_lost');
+	expect([losesAnswer(failure), isTransient(failure), spoilsConnection(failure)]).toEqual([
+		true,
+		true,
+		true,
+	]);
 });
 
 test('settings that cannot be are refused by name, before connecting', () => {
