@@ -7,7 +7,6 @@
 
 const { spawn } = require('node:child_process');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { setTimeout: delay } = require('node:timers/promises');
 const { parseArgs } = require('node:util');
@@ -17,6 +16,7 @@ const { CLASSES } = require('./prove/check-work');
 const { Crew, faketimeLibrary } = require('./prove/crew');
 const { injectFaults } = require('./prove/faults');
 const { Server } = require('./prove/server');
+const { createRunFolder } = require('./run-folder');
 
 // the client and the pooler are written in TypeScript, and nothing is built
 require('../test/environments/load-typescript');
@@ -107,29 +107,6 @@ function programs() {
 	return { ...found, missing };
 }
 
-/** A folder of its own, others' rights included: for root, PostgreSQL and PgBouncer run as another user. */
-function createFolder() {
-	removeStaleFolders();
-	const folder = fs.mkdtempSync(path.join(os.tmpdir(), FOLDER_PREFIX));
-	fs.chmodSync(folder, 0o755);
-	fs.writeFileSync(path.join(folder, 'pid'), String(process.pid));
-	fs.mkdirSync(path.join(folder, 'records'));
-	return folder;
-}
-
-/** What runs have left that were killed themselves. */
-function removeStaleFolders() {
-	for (const name of fs.readdirSync(os.tmpdir())) {
-		if (!name.startsWith(FOLDER_PREFIX)) continue;
-		const folder = path.join(os.tmpdir(), name);
-		try {
-			process.kill(Number(fs.readFileSync(path.join(folder, 'pid'), 'utf8')), 0);
-		} catch (error) {
-			if (error.code === 'ESRCH') fs.rmSync(folder, { recursive: true, force: true });
-		}
-	}
-}
-
 /**
  * @param {Options} options
  * @param {(line: string) => void} say
@@ -143,7 +120,8 @@ async function prove(options, say, cleanUp) {
 			`left out, for want of other programs: ${missing.join(', ')} (apt-get install ${missing.join(' ')})`,
 		);
 	}
-	const folder = createFolder();
+	const folder = createRunFolder(FOLDER_PREFIX);
+	fs.mkdirSync(path.join(folder, 'records'));
 	const records = path.join(folder, 'records');
 	cleanUp.push(() => {
 		if (options.keep) say(`records: ${records}`);

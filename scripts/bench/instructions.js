@@ -11,16 +11,17 @@
 
 const { execFile, spawn } = require('node:child_process');
 const fs = require('node:fs');
-const os = require('node:os');
 const path = require('node:path');
 const { promisify } = require('node:util');
 
 const { startPostgres } = require('../embedded-postgres');
+const { createRunFolder } = require('../run-folder');
 const { functionsSide, loadLedger, startClient, startRaw } = require('./sides');
 const { makeWorks } = require('./values');
 
 /** Statements counted, after as many that warm the caches. */
 const COUNTED = 100;
+const SIGNALS = /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP']);
 const COUNT_LINE = /I\s+refs:\s+([\d,]+)/;
 
 /** @typedef {import('./values').Work} Work */
@@ -86,6 +87,9 @@ const executed = (name, { values }) => `execute ${name}(${values.map(literal).jo
  * @property {number} gid
  */
 
+/** The session that is counted now. @type {import('node:child_process').ChildProcess | null} */
+let counting = null;
+
 /** Instructions of a whole single-user session. @param {Backend} backend @param {string[]} lines @returns {Promise<number>} */
 async function instructionsOf({ binary, data, database, uid, gid }, lines) {
 	const child = spawn(
@@ -96,6 +100,7 @@ async function instructionsOf({ binary, data, database, uid, gid }, lines) {
 		],
 		{ uid, gid, cwd: data, stdio: ['pipe', 'ignore', 'pipe'] },
 	);
+	counting = child;
 	let said = '';
 	child.stderr?.setEncoding('utf8').on('data', (part) => (said += part));
 	child.stdin?.on('error', () => undefined);
@@ -155,9 +160,31 @@ const instructions = {
 			);
 		});
 		const { Pool } = require('pg');
-		const root = fs.mkdtempSync(path.join(os.tmpdir(), 'n8n-nodes-idempotency-instructions-'));
-		fs.chmodSync(root, 0o755);
-		const postgres = await startPostgres({ dataFolder: path.join(root, 'postgres') });
+		const root = createRunFolder('n8n-nodes-idempotency-instructions-');
+		/** @type {string[]} */
+		const folders = [root];
+		const remove = () => {
+			for (const left of folders) fs.rmSync(left, { recursive: true, force: true, maxRetries: 5 });
+		};
+		/** @type {(() => Promise<void>)[]} */
+		const running = [];
+		// the data outlives its server, so nobody else removes it
+		const interrupted = () => {
+			counting?.kill('SIGKILL');
+			void Promise.all(running.map((stop) => stop().catch(() => undefined))).finally(() => {
+				remove();
+				process.exit(130);
+			});
+		};
+		for (const signal of SIGNALS) process.once(signal, interrupted);
+		const postgres = await startPostgres({ dataFolder: path.join(root, 'postgres') }).catch(
+			(error) => {
+				remove();
+				throw error;
+			},
+		);
+		running.push(() => postgres.stop());
+		folders.push(postgres.folder);
 		const { host, port, user, password, database, folder } = postgres;
 		const access = { host, port, user, password, database };
 		try {
@@ -211,7 +238,8 @@ const instructions = {
 			};
 		} finally {
 			await postgres.stop().catch(() => undefined);
-			for (const left of new Set([root, folder])) fs.rmSync(left, { recursive: true, force: true });
+			for (const signal of SIGNALS) process.off(signal, interrupted);
+			remove();
 		}
 	},
 };

@@ -1,6 +1,10 @@
 import { spawn } from 'node:child_process';
+import { chmodSync, existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 
 import { ROOT } from '../docs/pages';
+import { createTestFolder } from '../postgres/database';
 
 /** The commands a newcomer runs. They need nothing of the n8n of these tests; they stand here because they take minutes. */
 
@@ -72,3 +76,49 @@ test('npm run bench measures each side in each mode, and its last line is JSON',
 	}
 	expect(targets).toHaveLength(5);
 }, 900_000);
+
+const onLinux = process.platform === 'linux' ? test : test.skip;
+
+onLinux(
+	'a count of instructions that is interrupted or was killed leaves nothing behind',
+	async () => {
+		// Where the children put their folders and find their valgrind; PostgreSQL may run as another user.
+		const folder = createTestFolder('interrupted');
+		const began = path.join(folder, 'began');
+		const programs = path.join(folder, 'bin');
+		const temporary = path.join(folder, 'tmp');
+		for (const one of [programs, temporary]) mkdirSync(one);
+		const valgrind = path.join(programs, 'valgrind');
+		writeFileSync(
+			valgrind,
+			`#!/bin/sh\n[ "$1" = --version ] && exit 0\n: > '${began}'\nexec sleep 60\n`,
+		);
+		for (const one of [folder, programs, valgrind]) chmodSync(one, 0o755);
+		chmodSync(folder, 0o777);
+		chmodSync(temporary, 0o1777);
+		const killed = path.join(temporary, 'n8n-nodes-idempotency-instructions-killed');
+		mkdirSync(killed);
+		// no process has such a number
+		writeFileSync(path.join(killed, 'pid'), '2147483647');
+
+		const child = spawn(process.execPath, ['scripts/bench.js', '--only', 'instructions'], {
+			cwd: ROOT,
+			env: { ...process.env, PATH: `${programs}:${process.env.PATH}`, TMPDIR: temporary },
+			stdio: 'ignore',
+		});
+		const ended = new Promise((resolve) => child.once('exit', resolve));
+		try {
+			while (!existsSync(began) && child.exitCode === null) await delay(100);
+			expect(existsSync(killed)).toBe(false);
+			expect(readdirSync(temporary)).toEqual([
+				expect.stringMatching(/^n8n-nodes-idempotency-instructions-/),
+			]);
+			child.kill('SIGINT');
+			expect(await ended).toBe(130);
+			expect(readdirSync(temporary)).toEqual([]);
+		} finally {
+			child.kill('SIGKILL');
+		}
+	},
+	120_000,
+);
