@@ -121,8 +121,8 @@ async function prove(options, say, cleanUp) {
 		);
 	}
 	const folder = createRunFolder(FOLDER_PREFIX);
-	fs.mkdirSync(path.join(folder, 'records'));
 	const records = path.join(folder, 'records');
+	fs.mkdirSync(records);
 	cleanUp.push(() => {
 		if (options.keep) say(`records: ${records}`);
 		else fs.rmSync(folder, { recursive: true, force: true });

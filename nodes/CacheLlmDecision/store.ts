@@ -5,7 +5,6 @@ import {
 	parseFieldNames,
 	readModelAnswer,
 	SchemaCheck,
-	unresolvedIn,
 	usableAnswer,
 	type AnswerForm,
 	type AnswerTerms,
@@ -154,7 +153,9 @@ function readOffer(
 	try {
 		const answer = readModelAnswer(withoutOwn(json));
 		if (parameters.read<string>('answerFrom', itemIndex, 'auto') === 'expression') {
-			answer.content = readAnswerValue(parameters, itemIndex);
+			// as it stands it would be the answer to every question
+			parameters.refuseTyped('answer', '"Answer Value"');
+			answer.content = parameters.read<unknown>('answer', itemIndex, undefined);
 		}
 		const usable = usableAnswer(answer, readTerms(parameters, itemIndex, schemas));
 		if ('problem' in usable) return freed(found, usable.rawText, usable.problem);
@@ -179,18 +180,6 @@ function readOffer(
 	} catch (error) {
 		return freed(found, 'null', parameterProblem(error));
 	}
-}
-
-/** Typed where n8n's switch stands on Fixed, an expression would be the answer to every question. */
-function readAnswerValue(parameters: Parameters, itemIndex: number): unknown {
-	const raw = parameters.raw('answer');
-	const typed = typeof raw === 'string' && !raw.startsWith('=') ? unresolvedIn(raw) : null;
-	if (typed !== null) {
-		throw new Error(
-			`"Answer Value" holds ${typed.slice(0, 100)} as it was typed. Switch the field from Fixed to Expression.`,
-		);
-	}
-	return parameters.read<unknown>('answer', itemIndex, undefined);
 }
 
 function readTerms(

@@ -8,7 +8,6 @@ import {
 	readChatId,
 	sha256,
 	textProblem,
-	unresolvedIn,
 	visibleText,
 	volatileSources,
 	MAX_PARTS,
@@ -105,7 +104,8 @@ export async function readOutgoing(
 	const chatId = readChatId(parameters.read<unknown>('chatId', itemIndex, ''));
 	const textField = kind === 'message' ? 'Text' : 'Caption';
 	const textName = kind === 'message' ? 'text' : 'caption';
-	refuseTyped(parameters, textName, textField);
+	// it would reach the reader as it stands, and only once
+	parameters.refuseTyped(textName, textField);
 	const text = readText(parameters.text(textName, itemIndex), textField);
 	const parseMode = readParseMode(optionText(options, 'parseMode'));
 	if (kind === 'message' && visibleText(text, parseMode).trim() === '') {
@@ -192,16 +192,6 @@ const optionText = (options: IDataObject, name: string) => String(options[name] 
 
 /** Texts that stand where a value was lost upstream. */
 const MISTAKES = new Set(['undefined', 'null', 'NaN', '[object Object]']);
-
-/** An expression that was typed while the switch stood on Fixed would reach the reader as it stands, and only once. */
-function refuseTyped(parameters: Parameters, name: string, field: string): void {
-	const raw = parameters.raw(name);
-	const typed = typeof raw === 'string' && !raw.startsWith('=') ? unresolvedIn(raw) : null;
-	if (typed === null) return;
-	throw new Error(
-		`${field} holds ${typed.slice(0, 100)} as it was typed. Switch the field from Fixed to Expression.`,
-	);
-}
 
 function readText(text: string, field: string): string {
 	if (MISTAKES.has(text.trim())) {

@@ -1,6 +1,6 @@
 import type { IDataObject, IExecuteFunctions } from 'n8n-workflow';
 
-import { parseFieldNames } from '../../ledger';
+import { parseFieldNames, unresolvedIn } from '../../ledger';
 
 /**
  * Reads parameters of a batch. An expression costs about 240 µs per item in n8n's default engine, so a parameter that
@@ -120,6 +120,16 @@ export class Parameters {
 	/** As it stands on the node, expressions unresolved. */
 	raw(name: string): unknown {
 		return this.onNode[name];
+	}
+
+	/** Throws for an expression that was typed while n8n's switch stood on Fixed: it is the same text for every item. */
+	refuseTyped(name: string, label: string): void {
+		const raw = this.raw(name);
+		const typed = typeof raw === 'string' && !raw.startsWith('=') ? unresolvedIn(raw) : null;
+		if (typed === null) return;
+		throw new Error(
+			`${label} holds ${typed.slice(0, 100)} as it was typed. Switch the field from Fixed to Expression.`,
+		);
 	}
 
 	private emptyPartOf(raw: unknown, itemIndex: number): string | null {

@@ -334,13 +334,18 @@ describe('a server that became a standby under its connections', () => {
 	/** As a failover does that moves the address to another server and ends no connection. */
 	async function demote(ledger: Ledger, connections: number): Promise<void> {
 		const { connection } = ledger;
+		let lent = 0;
+		let allLent = () => {};
+		// each is kept until all are lent, so that no two of them are the same
+		const together = new Promise<void>((resolve) => (allLent = resolve));
 		await Promise.all(
 			Array.from(
 				{ length: connections },
 				async () =>
 					await connection.withClient(async (client) => {
 						await client.query('set default_transaction_read_only = on');
-						await client.query('select pg_sleep(0.1)');
+						if (++lent === connections) allLent();
+						await together;
 					}),
 			),
 		);
